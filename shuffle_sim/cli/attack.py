@@ -21,20 +21,8 @@ from shuffle_sim.attacks.studies import (
     privacy_study,
     training_study,
 )
+from shuffle_sim.cli import show
 from shuffle_sim.cli.options import Attacks, PrivacyOptions, Seed, SumOptions, left_out
-from shuffle_sim.cli.show import (
-    TRUE,
-    Drawn,
-    add_note,
-    console,
-    dress,
-    encoded_as,
-    grid,
-    legend,
-    new_figure,
-    notes,
-    number,
-)
 from shuffle_sim.errors import ParameterError, real
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.trust import Trust
@@ -88,7 +76,7 @@ def privacy_of(asked: AttackRequest) -> AttackFinding:
     rows = privacy_study(
         protocol, fractions, repeats=asked.repeats, seed=asked.seed, on_row=asked.on_row
     )
-    table = grid(
+    table = show.grid(
         "honest fraction",
         "users",
         "paper: epsilon / fraction",
@@ -103,7 +91,7 @@ def privacy_of(asked: AttackRequest) -> AttackFinding:
         epsilons = ("-" if math.isnan(value) else f"{value:.4f}" for value in each)
         table.add_row(f"{row.fraction:.3f}", f"{row.honest:,}", by_paper, *epsilons)
     note = (
-        f"n = {n:,}, d = {d}, {encoded_as(protocol.encoding, protocol.parameters)}, delta "
+        f"n = {n:,}, d = {d}, {show.encoded_as(protocol.encoding, protocol.parameters)}, delta "
         f"{asked.privacy.delta:g}. The empirical value is a lower bound from samples of the "
         "implemented randomizer, at confidence 0.9999 a row. A value above the exact one would "
         "mean that the implementation is wrong."
@@ -124,7 +112,7 @@ def privacy_of(asked: AttackRequest) -> AttackFinding:
         axes.set_ylim(bottom=0)
         worst = points[0]
         title = f"With {100 * worst.fraction:.3g} % honest users ε is {worst.proven:.3g}, proven"
-        dress(axes, title, "honest fraction of the users", f"ε at δ = {asked.privacy.delta:g}")
+        show.dress(axes, title, "honest fraction of the users", f"ε at δ = {asked.privacy.delta:g}")
 
     return AttackFinding("privacy", rows, note, table, draw)
 
@@ -138,7 +126,7 @@ def manipulation(asked: AttackRequest) -> AttackFinding:
     rows = manipulation_study(
         protocol, fraction=fractions[0], repeats=asked.repeats, seed=asked.seed
     )
-    table = grid("attack", "datum", "closed form", "observed a user", "s.e.", texts=2)
+    table = show.grid("attack", "datum", "closed form", "observed a user", "s.e.", texts=2)
     for row in rows:
         moved = f"{row.expected:.4f}", f"{row.observed:.4f}", f"{row.error:.4f}"
         table.add_row(row.attack, row.datum, *moved)
@@ -149,8 +137,8 @@ def manipulation(asked: AttackRequest) -> AttackFinding:
         refused["paper"] = str(error)
     reaches = {name: Reach.of(each) for name, each in sums.items()}
     each = "; ".join(
-        f"{name} ({encoded_as(sums[name].encoding, sums[name].parameters)}): {number(one.up)} up, "
-        f"{number(one.down)} down, {number(one.l2)} in l2"
+        f"{name} ({show.encoded_as(sums[name].encoding, sums[name].parameters)}): "
+        f"{show.number(one.up)} up, {show.number(one.down)} down, {show.number(one.l2)} in l2"
         for name, one in reaches.items()
     )
     note = (
@@ -163,15 +151,15 @@ def manipulation(asked: AttackRequest) -> AttackFinding:
         observed, bars = [row.observed for row in rows], [1.96 * row.error for row in rows]
         colour = Trust.SHUFFLE.colour
         axes.errorbar(observed, places, xerr=bars, fmt="o", color=colour, label="observed, 95 %")
-        axes.plot([row.expected for row in rows], places, TRUE, ms=16, label="closed form")
+        axes.plot([row.expected for row in rows], places, show.TRUE, ms=16, label="closed form")
         most = reaches["calibrated"].l2
         axes.axvline(most, color="gray", ls="--", lw=1, label="the most a report can do")
         axes.set_yticks(list(places), [f"{row.attack} ({row.datum})" for row in rows])
         axes.set_xscale("symlog", linthresh=1)
         axes.set_xlim(-0.5, 3 * max(most, *observed))
         axes.invert_yaxis()
-        title = f"One corrupted user moves the sum by {number(most)} norm bounds at most"
-        dress(axes, title, "displacement of the sum, l2, in norm bounds")
+        title = f"One corrupted user moves the sum by {show.number(most)} norm bounds at most"
+        show.dress(axes, title, "displacement of the sum, l2, in norm bounds")
 
     return AttackFinding("manipulation", rows, note, table, draw, reaches | refused)
 
@@ -186,7 +174,7 @@ def training(asked: AttackRequest) -> AttackFinding:
     target = logistic(asked.n, asked.d, asked.privacy, **wished)
     names, fractions = asked.attacks or _NAMES, asked.fractions or _ATTACKERS
     rows = training_study(target, names, fractions, repeats=asked.repeats, seed=asked.seed)
-    table = grid("attack", "attackers", "error", "s.e.", "epsilon")
+    table = show.grid("attack", "attackers", "error", "s.e.", "epsilon")
     for row in rows:
         measured = f"{row.error:.4f}", f"{row.spread:.4f}", f"{row.epsilon:.4f}"
         table.add_row(row.attack, f"{row.fraction:.3f}", *measured)
@@ -211,7 +199,7 @@ def training(asked: AttackRequest) -> AttackFinding:
         title = (
             f"{worst.attack} is worst: error {worst.error:.2f}, without attack {honest.error:.2f}"
         )
-        dress(axes, title, "fraction of attackers", "classification error, held out, 95 %")
+        show.dress(axes, title, "fraction of attackers", "classification error, held out, 95 %")
 
     return AttackFinding("training", rows, note, table, draw)
 
@@ -235,7 +223,7 @@ _STUDIES: dict[AttackMeasure, tuple[int, int, int, Callable[[AttackRequest], Att
 def attack_command(
     privacy: PrivacyOptions,
     noise: SumOptions,
-    output: Drawn,
+    output: show.Drawn,
     study: Annotated[AttackMeasure, typer.Option(help="What is measured.")] = AttackMeasure.PRIVACY,
     users: Annotated[
         int | None, typer.Option("--n", help="Users; by default 1,000, and 10,000 for training.")
@@ -267,7 +255,7 @@ def attack_command(
     for each in fraction or []:
         real("fraction", each, 0.0, 1.0, closed=(study is AttackMeasure.TRAINING, True))
     default_n, default_d, default_repeats, measure = _STUDIES[study]
-    status = console.status("attacking ...")
+    status = show.console.status("attacking ...")
     asked = AttackRequest(
         default_n if users is None else users,
         default_d if dimensions is None else dimensions,
@@ -283,19 +271,21 @@ def attack_command(
         found = measure(asked)
 
     def draw(found: AttackFinding) -> "Figure":
-        figure = new_figure(7, 4.5)
+        figure = show.new_figure(7, 4.5)
         axes = figure.subplots()
         found.draw(axes)
-        legend(figure)
+        show.legend(figure)
         budget = f"ε = {privacy.epsilon:g}, δ = {privacy.delta:g}"
-        add_note(figure, f"{study}: {asked.n:,} users, d = {asked.d}, {budget}")
+        show.add_note(figure, f"{study}: {asked.n:,} users, d = {asked.d}, {budget}")
         if isinstance(reach := (found.reach or {}).get("paper"), Reach):
-            add_note(figure, f"Beyond the axis: {number(reach.l2)} with the paper's constants.")
+            show.add_note(
+                figure, f"Beyond the axis: {show.number(reach.l2)} with the paper's constants."
+            )
         return figure
 
     output.present(found, _print, draw)
 
 
 def _print(found: AttackFinding) -> None:
-    console.print(found.table)
-    notes.print(found.note, style="dim")
+    show.console.print(found.table)
+    show.notes.print(found.note, style="dim")

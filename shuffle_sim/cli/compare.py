@@ -8,22 +8,9 @@ import typer
 
 from protocols.comparison.counts import TASKS, count_methods, shown, task_kinds
 from protocols.comparison.methods import Method, sum_methods
+from shuffle_sim.cli import show
 from shuffle_sim.cli.declared import option
 from shuffle_sim.cli.options import PrivacyOptions, Size, SumOptions, left_out
-from shuffle_sim.cli.show import (
-    Drawn,
-    add_note,
-    console,
-    details,
-    dress,
-    legend,
-    new_figure,
-    number,
-    papers,
-    print_refusals,
-    print_table,
-    print_warnings,
-)
 from shuffle_sim.errors import ParameterError, integer, real
 from shuffle_sim.privacy.trust import Trust
 
@@ -112,7 +99,7 @@ def present_task(
     asked: TaskOptions,
     n: int,
     privacy: PrivacyOptions,
-    output: Drawn,
+    output: show.Drawn,
     attackers: int = 0,
     noise: SumOptions | None = None,
     objective: str = "",
@@ -122,7 +109,7 @@ def present_task(
     Raises:
         ParameterError: an unknown task, or what it cannot do.
     """
-    with console.status("calibrating ..."):
+    with show.console.status("calibrating ..."):
         methods = count_methods(asked.task, n, asked.size, privacy.budget, attackers)
         plan = None if noise is None else _planned(asked, n, privacy, noise, objective)
     budget = privacy.epsilon, privacy.delta
@@ -146,33 +133,35 @@ def _planned(
 
 
 def _print_task(summary: TaskReport) -> None:
-    console.print(
+    show.console.print(
         f"[bold]{summary.task}[/], n = {summary.n:,}, domain {summary.domain:,}, epsilon "
         f"{summary.epsilon:g}, delta {summary.delta:g}"
     )
     if summary.plan is not None:
         plan = summary.plan.method
-        console.print(
+        show.console.print(
             f"[bold]plan[/]: {plan.messages:,.4g} messages and {plan.bits:,.4g} bits a user, error "
-            f"{number(plan.error)}, proven epsilon {plan.epsilon:.6g}"
+            f"{show.number(plan.error)}, proven epsilon {plan.epsilon:.6g}"
         )
         for part in summary.plan.parameters:
             fields = (f"{name} = {_brief(value)}" for name, value in part.items())
-            details.print(", ".join(fields))
-    print_warnings(summary.warnings)
-    console.print(f"The error is the {_ERRORS.get(summary.task, 'one that the task states')}.\n")
+            show.details.print(", ".join(fields))
+    show.print_warnings(summary.warnings)
+    show.console.print(
+        f"The error is the {_ERRORS.get(summary.task, 'one that the task states')}.\n"
+    )
     rows = []
     for each in (method for method in summary.methods if not method.refused):
-        worst = number(each.attacked) if math.isfinite(each.attacked) else "unbounded"
-        numbers = number(each.messages), number(each.bits), number(each.error)
+        worst = show.number(each.attacked) if math.isfinite(each.attacked) else "unbounded"
+        numbers = show.number(each.messages), show.number(each.bits), show.number(each.error)
         more = worst if summary.attackers else "-"
-        known = number(each.epsilon or 0.0)
+        known = show.number(each.epsilon or 0.0)
         rows.append((each.name, each.setting, each.trust.trusted, *numbers, more, known))
     heads = "method", "setting", "trusted", "messages", "bits", "error", "attacked", "epsilon"
-    print_table(heads, rows, texts=3)
-    print_refusals(summary.methods)
+    show.print_table(heads, rows, texts=3)
+    show.print_refusals(summary.methods)
     attacked = f" Attacked: with {summary.attackers:,} malicious users." * bool(summary.attackers)
-    details.print(
+    show.details.print(
         "\nProtocols of this simulator are calibrated. The other rows are formulas: users that "
         f"send one message each are parted over the levels of a tree.{attacked}"
     )
@@ -185,7 +174,7 @@ def _brief(value: Any) -> str:
 
 
 def _draw_task(summary: TaskReport) -> "Figure":
-    figure = new_figure(7.5, 5)
+    figure = show.new_figure(7.5, 5)
     axes = figure.subplots()
     marks, possible = iter("osD^vPX*<>hd"), [each for each in summary.methods if not each.refused]
     for each in possible:
@@ -198,20 +187,20 @@ def _draw_task(summary: TaskReport) -> "Figure":
             axes.plot([each.bits], [each.error], mark, color=colour, label=each.title)
     ours = [each for each in possible if each.trust is Trust.SHUFFLE]
     found = min(ours, key=lambda each: each.error, default=None)
-    title = f"least error {number(found.error)} by {found.title}\n" if found else ""
+    title = f"least error {show.number(found.error)} by {found.title}\n" if found else ""
     if summary.plan is not None:
         plan = summary.plan.method
         axes.plot([plan.bits], [plan.error], "k*", ms=13, label="the plan")
-        title = f"{number(plan.bits)} bits for an error of {number(plan.error)}\n"
+        title = f"{show.number(plan.bits)} bits for an error of {show.number(plan.error)}\n"
     axes.set(xscale="log", yscale="log")
-    dress(
+    show.dress(
         axes,
         f"{summary.task}: {title}{summary.n:,} users, domain {summary.domain:,}, ε = "
         f"{summary.epsilon:g}, δ = {summary.delta:g}",
         "bits per user",
         "error",
     )
-    legend(figure, 2)
+    show.legend(figure, 2)
     return figure
 
 
@@ -230,7 +219,7 @@ class ComparisonReport:
 
 def compare_command(
     privacy: PrivacyOptions,
-    output: Drawn,
+    output: show.Drawn,
     asked: TaskOptions,
     size: Size = Size(users=10_000),
     malicious: Annotated[
@@ -253,7 +242,7 @@ def compare_command(
         asked.alone(d=d)
         present_task(asked, n, privacy, output, attackers)
         return
-    with console.status("calibrating ..."):
+    with show.console.status("calibrating ..."):
         methods = sum_methods(n, d, privacy.budget, attackers)
     budget = privacy.epsilon, privacy.delta
     summary = ComparisonReport(n, d, *budget, attackers, methods, privacy.budget.warnings(n))
@@ -263,7 +252,7 @@ def compare_command(
 def _print(summary: ComparisonReport) -> None:
     d = summary.d
     kind = "scalars in [0, 1]" if d == 1 else f"vectors of {d:,} coordinates in the unit ball"
-    console.print(
+    show.console.print(
         f"\nSum of [bold]{summary.n:,}[/] {kind} at epsilon {summary.epsilon:g}, delta "
         f"{summary.delta:g}.\nMessages and bits are those of one user. Errors are root mean "
         f"squares{' (l2)' if d > 1 else ''}, without and with {summary.attackers:,} malicious "
@@ -272,14 +261,20 @@ def _print(summary: ComparisonReport) -> None:
     heads = "method", "setting", "trusted", "messages", "bits", "limit", "error", "attacked"
     rows = []
     for each in (method for method in summary.methods if not method.refused):
-        attacked = "unbounded" if math.isinf(each.attacked) else number(each.attacked)
-        limit = number(each.limit_bits) if each.limit_bits else "-"
-        numbers = number(each.messages), number(each.bits), limit, number(each.error), attacked
+        attacked = "unbounded" if math.isinf(each.attacked) else show.number(each.attacked)
+        limit = show.number(each.limit_bits) if each.limit_bits else "-"
+        numbers = (
+            show.number(each.messages),
+            show.number(each.bits),
+            limit,
+            show.number(each.error),
+            attacked,
+        )
         rows.append((each.name, each.setting, each.trust.trusted, *numbers))
-    print_table(heads, rows, texts=3)
-    print_refusals(summary.methods)
-    print_warnings(summary.warnings)
-    details.print(
+    show.print_table(heads, rows, texts=3)
+    show.print_refusals(summary.methods)
+    show.print_warnings(summary.warnings)
+    show.details.print(
         "\nAll numbers are closed forms, with rounding at its worst. Malicious users hold the "
         "datum 0 and move the sum as far as their messages can. In the local model nothing bounds "
         "them. The limit is what unbiased reports with this error take at least, were they added "
@@ -289,7 +284,7 @@ def _print(summary: ComparisonReport) -> None:
 
 
 def _draw(summary: ComparisonReport) -> "Figure":
-    figure = new_figure(8.5, 5.5)
+    figure = show.new_figure(8.5, 5.5)
     axes = figure.subplots()
     possible = [each for each in summary.methods if not each.refused and not each.paper]
     marks = iter("osD^vPX*<>hd")
@@ -307,17 +302,17 @@ def _draw(summary: ComparisonReport) -> "Figure":
     axes.set(xscale="log", yscale="log")
     ours = [each for each in possible if each.trust is Trust.SHUFFLE]
     best = min(ours, key=lambda each: (each.bits, each.error), default=None)
-    found = f"{best.title}: the fewest bits, {number(best.bits)}\n" if best else ""
-    dress(
+    found = f"{best.title}: the fewest bits, {show.number(best.bits)}\n" if best else ""
+    show.dress(
         axes,
         f"{found}{summary.n:,} users, d = {summary.d:,}, ε = {summary.epsilon:g}, δ = "
         f"{summary.delta:g}",
         "bits per user",
         "root mean square error of the sum" + (" (l2)" if summary.d > 1 else ""),
     )
-    legend(figure)
-    for text in papers(summary.methods):
-        add_note(figure, f"Beyond the axes: {text}.")
+    show.legend(figure)
+    for text in show.papers(summary.methods):
+        show.add_note(figure, f"Beyond the axes: {text}.")
     return figure
 
 

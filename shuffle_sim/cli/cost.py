@@ -8,6 +8,7 @@ import numpy as np
 import typer
 
 from protocols.learning.training import Trainer
+from shuffle_sim.cli import show
 from shuffle_sim.cli.data import load
 from shuffle_sim.cli.declared import same
 from shuffle_sim.cli.learning import OptimiserOptions
@@ -20,21 +21,6 @@ from shuffle_sim.cli.options import (
     left_out,
 )
 from shuffle_sim.cli.running import content_of
-from shuffle_sim.cli.show import (
-    Drawn,
-    Output,
-    console,
-    details,
-    dress,
-    legend,
-    new_figure,
-    number,
-    plural,
-    print_fact,
-    print_table,
-    print_warnings,
-    size,
-)
 from shuffle_sim.data.files import check_name
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.execution.budget import Budget
@@ -85,7 +71,7 @@ def cost_command(
     users: Size,
     privacy: PrivacyOptions,
     noise: SumOptions,
-    output: Output,
+    output: show.Output,
     asked: RoundsOptions,
     protocol: Annotated[
         str | None,
@@ -127,9 +113,9 @@ def cost_command(
 
 def _print_cost(summary: CostSummary) -> None:
     f, kind = summary.forecast, "sequentially" if summary.forecast.sequential else "fully"
-    console.print(
+    show.console.print(
         f"\n[bold]{summary.protocol}[/], n = {f.users:,}, d = {summary.d:,}, security "
-        f"{summary.security}: {kind} interactive\n{plural(f.rounds, 'round')} of at most "
+        f"{summary.security}: {kind} interactive\n{show.plural(f.rounds, 'round')} of at most "
         f"{f.batch:,} users; a user answers in at most {f.participation:,}, "
         f"{f.asked / f.users:.3g} on average\n"
     )
@@ -144,37 +130,37 @@ def _print_cost(summary: CostSummary) -> None:
     ]
     wire = f.user_wire_bytes
     rows.append(("bytes on the wire", f"{wire / f.participation:,.1f}", f"{wire:,.1f}"))
-    print_table(("a user", "in a round", "over the run"), rows)
-    print_warnings(summary.warnings)
-    console.print()
+    show.print_table(("a user", "in a round", "over the run"), rows)
+    show.print_warnings(summary.warnings)
+    show.console.print()
     sizes = [(each.payload, each.framing, each.sealing, each.wire) for each in f.hops]
     hops = [(each.name, *row) for each, row in zip(f.hops, sizes, strict=True)]
     payload, framing, sealing, wire = (sum(each) for each in zip(*sizes, strict=True))
     hops.append(("all hops", payload, framing, sealing, wire))
     heads = "hop, over the run", "payload", "framing", "seals", "on the wire"
-    print_table(heads, ((name, *map(size, sizes)) for name, *sizes in hops))
+    show.print_table(heads, ((name, *map(show.size, sizes)) for name, *sizes in hops))
     if f.seconds:
-        console.print(
-            f"\nSealing and opening takes about {number(f.seconds)} s on this machine with one "
-            "worker."
+        show.console.print(
+            f"\nSealing and opening takes about {show.number(f.seconds)} s on this machine with "
+            "one worker."
         )
     if f.slowest > SEALING_SECONDS:
-        console.print(
+        show.console.print(
             f"A run refuses a round of more than {SEALING_SECONDS:g} s, unless --sealing-seconds "
             "allows it."
         )
     if summary.paper is not None:
         paper = summary.paper
         factor = "rounds answered x " if f.participation > 1 else ""
-        details.print(
-            f"\n{paper.where} of the paper: O({number(paper.bits)}) bits a user, by {factor}"
+        show.details.print(
+            f"\n{paper.where} of the paper: O({show.number(paper.bits)}) bits a user, by {factor}"
             "d (sqrt(batch) + ln(1/delta)/epsilon^2).\nThe bits here are "
             f"{paper.constant:.3g} times that."
         )
 
 
 def amplify_command(
-    output: Drawn,
+    output: show.Drawn,
     epsilon0: Annotated[float, typer.Option("--epsilon0", help="Of one report, pure.")],
     users: Annotated[int, typer.Option("--n", help="Users, each with one message a round.")],
     delta: Annotated[float, typer.Option(help="Privacy parameter delta of the whole run.")] = DELTA,
@@ -210,7 +196,7 @@ def amplify_command(
 
     def draw(summary: Amplification) -> "Figure":
         others = (epsilon0 * np.linspace(0.25, 1.25, 9)).clip(max=30.0)
-        figure = new_figure(7, 4.5)
+        figure = show.new_figure(7, 4.5)
         axes = figure.subplots()
         curve = [found(float(each)) for each in others]
         shuffled = [each.epsilon for each in curve]
@@ -220,19 +206,19 @@ def amplify_command(
             least = [each.least for each in curve]
             axes.semilogy(others, least, ":", color="gray", label="no theorem can prove less")
         axes.semilogy([epsilon0], [summary.epsilon], "k*", ms=13)
-        title = f"{users:,} users: ε0 = {epsilon0:g} becomes ε = {number(summary.epsilon)}"
-        dress(axes, title, "ε0 of one report", f"ε at δ = {delta:g}")
-        legend(figure)
+        title = f"{users:,} users: ε0 = {epsilon0:g} becomes ε = {show.number(summary.epsilon)}"
+        show.dress(axes, title, "ε0 of one report", f"ε at δ = {delta:g}")
+        show.legend(figure)
         return figure
 
     output.present(found(epsilon0), _print_amplified, draw)
 
 
 def _print_amplified(summary: Amplification) -> None:
-    print_fact("Privacy", str(summary), where=console)
+    show.print_fact("Privacy", str(summary), where=show.console)
     basis = f"by {summary.basis}; numbers are outward by {summary.error:g} relative"
-    print_fact("", basis, where=details)
-    print_warnings(weaknesses(summary.epsilon, summary.delta, summary.users))
+    show.print_fact("", basis, where=show.details)
+    show.print_warnings(weaknesses(summary.epsilon, summary.delta, summary.users))
 
 
 @dataclass(frozen=True)
@@ -273,7 +259,7 @@ def budget_command(
     ],
     privacy: PrivacyOptions,
     data: DataOptions,
-    output: Output,
+    output: show.Output,
     population: Annotated[
         str | None,
         typer.Option(help="Name of the people whose budget it is. Default: that of the table."),
@@ -323,20 +309,23 @@ def _reported(budget: Budget) -> BudgetReport:
 
 
 def _print_budget(summary: BudgetReport) -> None:
-    console.print(
-        f"\n[bold]{summary.budget}[/], of {summary.population}: {plural(summary.users, 'user')}, "
-        f"epsilon {summary.epsilon:g} at delta {summary.delta:g}\n"
+    show.console.print(
+        f"\n[bold]{summary.budget}[/], of {summary.population}: "
+        f"{show.plural(summary.users, 'user')}, epsilon {summary.epsilon:g} at delta "
+        f"{summary.delta:g}\n"
     )
     if summary.reports:
         heads = "report", "kinds of releases", "rounds", "epsilon alone"
         rows = (
-            (each.report, ", ".join(each.kinds), f"{each.rounds:,}", number(each.epsilon))
+            (each.report, ", ".join(each.kinds), f"{each.rounds:,}", show.number(each.epsilon))
             for each in summary.reports
         )
-        print_table(heads, rows, texts=2)
-    console.print(
+        show.print_table(heads, rows, texts=2)
+    show.console.print(
         f"\nSpent: epsilon {summary.spent.epsilon:.6g}; left: {summary.left:.6g}. Reports compose: "
         "their epsilons do not simply add up."
     )
     if summary.more is not None:
-        console.print(f"{plural(summary.more, 'more report')} like the last one would fit.")
+        show.console.print(
+            f"{show.plural(summary.more, 'more report')} like the last one would fit."
+        )

@@ -10,24 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffle_sim.arrays import Floats
-from shuffle_sim.cli.show import (
-    FOOTER,
-    MOST,
-    TRUE,
-    add_note,
-    console,
-    dress,
-    legend,
-    new_figure,
-    notes,
-    number,
-    plural,
-    print_costs,
-    print_fact,
-    print_privacy,
-    print_reports,
-    print_table,
-)
+from shuffle_sim.cli import show
 from shuffle_sim.execution.costs import Costs
 from shuffle_sim.execution.plain import SIMULATOR_VIEW
 from shuffle_sim.execution.result import ReportCounts, Result
@@ -67,14 +50,16 @@ class Released:
 
     def show(self) -> None:
         """For people."""
-        print_privacy(self.privacy)
+        show.print_privacy(self.privacy)
         made_of = f"{self.messages_per_user:,.1f} messages on average"
-        print_costs(self.costs.payload_bits_per_user, made_of, self.costs, self.reports)
+        show.print_costs(self.costs.payload_bits_per_user, made_of, self.costs, self.reports)
         clipped = max(self.reports.clipped - self.blank, 0)
-        print_reports(self.reports, f"{clipped:,} values outside what is public")
+        show.print_reports(self.reports, f"{clipped:,} values outside what is public")
         if self.blank:
-            users = plural(self.blank, "user")
-            print_fact("Blank", f"{users} left a cell blank: counted nowhere, not even as other")
+            users = show.plural(self.blank, "user")
+            show.print_fact(
+                "Blank", f"{users} left a cell blank: counted nowhere, not even as other"
+            )
 
 
 class CountsReport(ABC):
@@ -107,29 +92,32 @@ class Counts(CountsReport):
 
     def show(self) -> None:
         order = np.argsort(-self.counts, kind="stable")
-        shown, rest = order[:MOST], order[MOST:]
+        shown, rest = order[: show.MOST], order[show.MOST :]
         rows = [
             (
                 self.categories[at],
-                number(self.true[at]),
-                number(self.counts[at]),
+                show.number(self.true[at]),
+                show.number(self.counts[at]),
                 f"{100 * self.shares[at]:.2f} %",
-                f"{number(self.low[at])} to {number(self.high[at])}",
+                f"{show.number(self.low[at])} to {show.number(self.high[at])}",
             )
             for at in shown
         ]
         if rest.size:
-            counts = number(float(self.true[rest].sum())), number(float(self.counts[rest].sum()))
+            counts = (
+                show.number(float(self.true[rest].sum())),
+                show.number(float(self.counts[rest].sum())),
+            )
             share = f"{100 * self.shares[rest].sum():.2f} %"
             rows.append((f"{rest.size:,} others", *counts, share, ""))
         certain = f"{100 * self.confidence:g} % all at once"
-        print_table((self.column, "true", "count", "share", certain), rows)
-        notes.print(FOOTER)
+        show.print_table((self.column, "true", "count", "share", certain), rows)
+        show.notes.print(show.FOOTER)
         ratio = self.standard_error / self.central_laplace
-        print_fact(
+        show.print_fact(
             "Noise",
-            f"standard error {number(self.standard_error)} of a count; {ratio:.2f} x the central "
-            "discrete Laplace",
+            f"standard error {show.number(self.standard_error)} of a count; {ratio:.2f} x the "
+            "central discrete Laplace",
         )
         self.run.show()
 
@@ -139,9 +127,9 @@ class Counts(CountsReport):
         title = f"{self.column}: {first} of {self.run.people:,} users (ε = {self.run.epsilon})"
         values = self.counts, self.low, self.high, self.true
         figure = _bars(title, "users", self.categories, order, *values)
-        if order.size > MOST:
-            rest = number(float(self.counts[order[MOST:]].sum()))
-            add_note(figure, f"The others have {rest} together.")
+        if order.size > show.MOST:
+            rest = show.number(float(self.counts[order[show.MOST :]].sum()))
+            show.add_note(figure, f"The others have {rest} together.")
         return figure
 
 
@@ -169,23 +157,23 @@ class Ranks(CountsReport):
         rows = (
             (
                 f"{100 * share:g} % below",
-                number(self.true[at]) + unit,
-                number(self.values[at]) + unit,
-                f"{number(self.low[at])} to {number(self.high[at])}",
+                show.number(self.true[at]) + unit,
+                show.number(self.values[at]) + unit,
+                f"{show.number(self.low[at])} to {show.number(self.high[at])}",
             )
             for at, share in enumerate(self.shares)
         )
         certain = f"{100 * self.confidence:g} % all at once"
-        print_table((self.column, "true", "private", certain), rows)
-        notes.print(FOOTER)
+        show.print_table((self.column, "true", "private", certain), rows)
+        show.notes.print(show.FOOTER)
         part = 100 * self.standard_error_ranks / self.run.people
-        print_fact(
-            "Noise", f"{number(self.standard_error_ranks)} ranks ({part:.3g} %) at most, s.e."
+        show.print_fact(
+            "Noise", f"{show.number(self.standard_error_ranks)} ranks ({part:.3g} %) at most, s.e."
         )
         self.run.show()
 
     def draw(self) -> "Figure":
-        figure = new_figure(7, 4.5)
+        figure = show.new_figure(7, 4.5)
         axes = figure.subplots()
         people = self.run.people
         low, high = (100 * each / people for each in self.band)
@@ -197,10 +185,10 @@ class Ranks(CountsReport):
         axes.plot(self.edges, 100 * self.true_ranks / people, "k:", label="true")
         at = min(range(len(self.shares)), key=lambda each: abs(self.shares[each] - 0.5))
         below = f"{100 * self.shares[at]:g} % of {people:,} users are below"
-        title = f"{below} {number(self.values[at])} {self.unit}".rstrip()
+        title = f"{below} {show.number(self.values[at])} {self.unit}".rstrip()
         across = f"{self.column} ({self.unit})" if self.unit else self.column
-        dress(axes, f"{title} (ε = {self.run.epsilon})", across, "users below, %")
-        legend(figure)
+        show.dress(axes, f"{title} (ε = {self.run.epsilon})", across, "users below, %")
+        show.legend(figure)
         return figure
 
 
@@ -223,26 +211,26 @@ class Heavy(CountsReport):
         rows = [
             (
                 item,
-                number(self.true[at]),
-                number(self.counts[at]),
-                f"{number(self.low[at])} to {number(self.high[at])}",
+                show.number(self.true[at]),
+                show.number(self.counts[at]),
+                f"{show.number(self.low[at])} to {show.number(self.high[at])}",
             )
-            for at, item in enumerate(self.items[:MOST])
+            for at, item in enumerate(self.items[: show.MOST])
         ]
-        print_table((self.column, "true", "count", "95 % all at once"), rows)
-        if len(self.items) > MOST:
-            console.print(f"{len(self.items) - MOST:,} more are in --json")
-        notes.print(FOOTER)
-        print_fact(
+        show.print_table((self.column, "true", "count", "95 % all at once"), rows)
+        if len(self.items) > show.MOST:
+            show.console.print(f"{len(self.items) - show.MOST:,} more are in --json")
+        show.notes.print(show.FOOTER)
+        show.print_fact(
             "Found",
-            f"{plural(len(self.items), 'item')}; one that {self.least_count:,} users have is "
+            f"{show.plural(len(self.items), 'item')}; one that {self.least_count:,} users have is "
             f"missed with probability {self.missed:g} at most",
             f"an item that nobody has is reported with probability {self.false_items:g} at most",
         )
         self.run.show()
 
     def draw(self) -> "Figure":
-        found = plural(len(self.items), "item")
+        found = show.plural(len(self.items), "item")
         title = f"{self.column}: {found} found among {self.run.people:,} users"
         title += f" (ε = {self.run.epsilon})"
         values = self.counts, self.low, self.high, self.true
@@ -269,18 +257,18 @@ class Groups(CountsReport):
         rows = (
             (
                 group,
-                number(self.counts[at]),
-                number(self.sums[at]),
-                number(self.true_means[at]),
-                number(self.means[at]),
-                f"{number(self.mean_low[at])} to {number(self.mean_high[at])}",
+                show.number(self.counts[at]),
+                show.number(self.sums[at]),
+                show.number(self.true_means[at]),
+                show.number(self.means[at]),
+                f"{show.number(self.mean_low[at])} to {show.number(self.mean_high[at])}",
             )
             for at, group in enumerate(self.groups)
         )
         certain = f"mean, {100 * self.confidence:g} % all at once"
         heads = self.by, "count", f"sum of {self.column}", "true mean", "mean", certain
-        print_table(heads, rows)
-        notes.print(FOOTER)
+        show.print_table(heads, rows)
+        show.notes.print(show.FOOTER)
         self.run.show()
 
     def draw(self) -> "Figure":
@@ -290,11 +278,15 @@ class Groups(CountsReport):
         order = order[near[order]]
         values = self.means, self.mean_low, self.mean_high, self.true_means
         shown = self.means[order]
-        ends = f"{number(shown.min())} to {number(shown.max())}" if shown.size else "no group"
+        ends = (
+            f"{show.number(shown.min())} to {show.number(shown.max())}"
+            if shown.size
+            else "no group"
+        )
         title = f"Mean {self.column} by {self.by}: {ends} (ε = {self.run.epsilon})"
         figure = _bars(title, f"mean of {self.column}", self.groups, order, *values)
         if not near.all():
-            add_note(figure, "Groups of hardly anybody are in the table alone.")
+            show.add_note(figure, "Groups of hardly anybody are in the table alone.")
         return figure
 
 
@@ -309,8 +301,8 @@ def _bars(
     true: Floats,
 ) -> "Figure":
     """Released values with their ranges beside the true ones, the largest groups first."""
-    shown = order[:MOST]
-    figure = new_figure(7, 1.5 + 0.25 * shown.size)
+    shown = order[: show.MOST]
+    figure = show.new_figure(7, 1.5 + 0.25 * shown.size)
     axes = figure.subplots()
     places, heights = np.arange(shown.size), np.nan_to_num(values[shown])
     axes.barh(places, heights, color=Trust.SHUFFLE.colour, alpha=0.6, label="released")
@@ -323,11 +315,11 @@ def _bars(
         ecolor="black",
         label="95 %, all at once",
     )
-    axes.plot(true[shown], places, TRUE, ms=10, label="true")
+    axes.plot(true[shown], places, show.TRUE, ms=10, label="true")
     axes.set_yticks(places, [names[at] for at in shown])
     axes.invert_yaxis()
-    dress(axes, title, across)
-    legend(figure)
+    show.dress(axes, title, across)
+    show.legend(figure)
     if rest := order.size - shown.size:
-        add_note(figure, f"{rest:,} smaller ones are not shown.")
+        show.add_note(figure, f"{rest:,} smaller ones are not shown.")
     return figure

@@ -10,19 +10,9 @@ from typing import Annotated, Any
 
 import typer
 
+from shuffle_sim.cli import show
 from shuffle_sim.cli.declared import option
 from shuffle_sim.cli.running import Bar
-from shuffle_sim.cli.show import (
-    Output,
-    check_path,
-    emit,
-    notes,
-    number,
-    plural,
-    print_fact,
-    print_table,
-    whole,
-)
 from shuffle_sim.errors import ParameterError, ShuffleSimError
 from shuffle_sim.experiments import Kept, Store, table_of
 from shuffle_sim.experiments.report import report
@@ -81,7 +71,7 @@ class Places:
 def run_command(
     study: Annotated[Path, typer.Argument(help="A .toml file: task, grid and seeds.")],
     places: Places,
-    output: Output,
+    output: show.Output,
 ) -> None:
     """Run the points of a study that its store does not hold yet; a kill loses none that ended.
 
@@ -105,7 +95,7 @@ def run_command(
             on_point=told,
         )
     if output.json:
-        emit(Points(str(file), asked.name, _plain(rows)))
+        show.emit(Points(str(file), asked.name, _plain(rows)))
     else:
         _show(rows)
         page = shlex.join(["shuffle-sim", "experiment", "report", str(file)])
@@ -113,7 +103,7 @@ def run_command(
         lines = [f"Store    {file}"]
         if any(each.row is not None for each in rows):
             lines.append(f"Next     {page} --out {out}")
-        notes.print(
+        show.notes.print(
             "\n".join(lines), soft_wrap=True, markup=False
         )  # what can be pasted stays whole
     failed = sum(each.row is None for each in rows)
@@ -121,7 +111,7 @@ def run_command(
         raise ShuffleSimError(f"{failed} of {len(rows)} points failed; the others are kept")
 
 
-def list_command(store: StoreFile, output: Output) -> None:
+def list_command(store: StoreFile, output: show.Output) -> None:
     """List the studies of a store.
 
     Example: shuffle-sim experiment list study.sqlite
@@ -138,20 +128,20 @@ def list_command(store: StoreFile, output: Output) -> None:
         for study, code in dict.fromkeys((each.study, each.code) for each in rows)
     ]
     if output.json:
-        emit(Studies(str(store), studies))
+        show.emit(Studies(str(store), studies))
         return
     columns = ("study", "code", "done", "failed")
-    print_table(columns, ([str(each[name]) for name in columns] for each in studies), texts=2)
+    show.print_table(columns, ([str(each[name]) for name in columns] for each in studies), texts=2)
 
 
-def show_command(store: StoreFile, output: Output, study: Study = None) -> None:
+def show_command(store: StoreFile, output: show.Output, study: Study = None) -> None:
     """Show what was measured: means and standard errors over repetitions.
 
     Example: shuffle-sim experiment show study.sqlite
     """
     rows = _kept(store, study)
     if output.json:
-        emit(Points(str(store), study, _plain(rows)))
+        show.emit(Points(str(store), study, _plain(rows)))
     else:
         _show(rows)
 
@@ -159,7 +149,7 @@ def show_command(store: StoreFile, output: Output, study: Study = None) -> None:
 def diff_command(
     store: StoreFile,
     other: Annotated[Path, typer.Argument(help="Another store.")],
-    output: Output,
+    output: show.Output,
 ) -> None:
     """Compare two stores point by point; exit code 1 where a row differs or is in one alone.
 
@@ -181,7 +171,7 @@ def diff_command(
             continue
         found.append({"study": key[0], "point": key[1], "differs": what})
     if output.json:
-        emit(Difference(len({*first, *second}), found))
+        show.emit(Difference(len({*first, *second}), found))
     else:
         for each in found[:_SHOWN]:
             print(f"{each['study']} {each['point']}: {each['differs']}")
@@ -201,9 +191,9 @@ def export_command(
     """
     from pyarrow import csv, parquet
 
-    check_path("out", out, (".parquet", ".csv"))
+    show.check_path("out", out, (".parquet", ".csv"))
     table = table_of(_kept(store, study))
-    with whole("out", out) as part:
+    with show.whole("out", out) as part:
         (parquet.write_table if out.suffix == ".parquet" else csv.write_csv)(table, part)
     print(f"{table.num_rows} points: {out}")
 
@@ -217,9 +207,9 @@ def report_command(
 
     Example: shuffle-sim experiment report study.sqlite --out report.html
     """
-    check_path("out", out, (".html",))
+    show.check_path("out", out, (".html",))
     page = report(_kept(store, study), title=store.stem)
-    with whole("out", out) as part:
+    with show.whole("out", out) as part:
         part.write_text(page, encoding="utf-8")
     print(f"Report: {out}")
 
@@ -247,7 +237,7 @@ def _show(rows: Sequence[Kept]) -> None:
     columns = [name for name in wanted if len({each.mean.get(name) for each in shown}) > 1]
     studies = ["study"] if len({each.study for each in groups}) > 1 else []
     if shown:
-        print_table(
+        show.print_table(
             (*studies, *names, "repeats", *(name.replace("_", " ") for name in columns)),
             (
                 (
@@ -269,14 +259,14 @@ def _show(rows: Sequence[Kept]) -> None:
     for reason, members in reasons.items():
         first = described(members[0], names)
         where = f" (first at {first})" if first else ""
-        print_fact("Failed", f"{plural(len(members), 'combination')}: {reason}{where}")
+        show.print_fact("Failed", f"{show.plural(len(members), 'combination')}: {reason}{where}")
 
 
 def _cell(group: Group, name: str) -> str:
     if name not in group.mean:
         return ""
     error = group.error[name]
-    return number(group.mean[name]) + (f" ± {error:.2g}" if error else "")
+    return show.number(group.mean[name]) + (f" ± {error:.2g}" if error else "")
 
 
 COMMANDS: dict[str, Callable[..., None]] = {

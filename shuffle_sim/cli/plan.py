@@ -12,6 +12,7 @@ import typer
 
 from protocols.comparison.methods import Method, planned_methods
 from protocols.sums.laplace_sum import ERRORS, laplace_ratio
+from shuffle_sim.cli import show
 from shuffle_sim.cli.compare import TaskOptions, present_task
 from shuffle_sim.cli.data import persons_in
 from shuffle_sim.cli.options import (
@@ -25,24 +26,6 @@ from shuffle_sim.cli.options import (
     SumOptions,
 )
 from shuffle_sim.cli.people import Horizon, PeoplePlan, bounds_of
-from shuffle_sim.cli.show import (
-    Drawn,
-    add_note,
-    console,
-    details,
-    dress,
-    encoded_as,
-    legend,
-    new_figure,
-    notes,
-    number,
-    papers,
-    plural,
-    print_fact,
-    print_refusals,
-    print_table,
-    print_warnings,
-)
 from shuffle_sim.data.population import Unit
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.execution.budget import Budget
@@ -104,7 +87,7 @@ def plan_command(
     persons: PersonsOptions,
     privacy: PrivacyOptions,
     noise: SumOptions,
-    output: Drawn,
+    output: show.Drawn,
     asked: TaskOptions,
     users: Annotated[int | None, typer.Option("--n", help="Number of users.")] = None,
     dimensions: Dimensions = 1,
@@ -228,49 +211,52 @@ def _print(summary: PlanReport) -> None:
     spec, chosen = summary.spec, summary.plan
     whose = " of all records of one person" * (summary.unit is Unit.PERSON)
     kind = "scalar sum" if spec.d == 1 else f"vector sum, d = {spec.d:,}"
-    console.print(
+    show.console.print(
         f"[bold]{kind}[/], n = {spec.n:,}, epsilon {spec.privacy.epsilon:g}, delta "
-        f"{spec.privacy.delta:g}, {plural(spec.rounds, 'round')}, honest fraction "
+        f"{spec.privacy.delta:g}, {show.plural(spec.rounds, 'round')}, honest fraction "
         f"{spec.honest_fraction:g}\n[bold]plan[/]: "
-        f"{encoded_as(chosen.encoding, chosen.parameters)}: "
-        f"{number(chosen.bits_per_user_and_coordinate)} bits per user and coordinate, noise "
+        f"{show.encoded_as(chosen.encoding, chosen.parameters)}: "
+        f"{show.number(chosen.bits_per_user_and_coordinate)} bits per user and coordinate, noise "
         f"{chosen.noise_ratio:.4f} x central ({chosen.best_ratio:.4f} x the best central noise, "
         f"{summary.best_central}), proven epsilon {chosen.epsilon:.6g}{whose}\n"
         f"{_moves(spec, chosen)}\n"
     )
-    details.print(f"by {summary.basis}; replace-one neighbours\n")
-    print_warnings(summary.warnings)
+    show.details.print(f"by {summary.basis}; replace-one neighbours\n")
+    show.print_warnings(summary.warnings)
     told = [] if summary.people is None else list(summary.people.lines())
     if summary.horizon is not None:
         told += summary.horizon.lines(spec.privacy.epsilon)
-    console.print("\n".join([*told, ""]) if told else "", end="\n" if told else "")
+    show.console.print("\n".join([*told, ""]) if told else "", end="\n" if told else "")
     reach, std = (1, "std (ranges)") if spec.d == 1 else (2, "std (norm bounds)")
     curve = []
     for row in summary.curve:
-        parameters = " ".join(f"{name}={number(each)}" for name, each in row.parameters.items())
-        bits, moved = row.bits_per_user_and_coordinate, number(row.malicious_user_moves)
-        cells = number(bits), f"{row.noise_ratio:.4f}", number(reach * row.std), moved
+        parameters = " ".join(
+            f"{name}={show.number(each)}" for name, each in row.parameters.items()
+        )
+        bits, moved = row.bits_per_user_and_coordinate, show.number(row.malicious_user_moves)
+        cells = show.number(bits), f"{row.noise_ratio:.4f}", show.number(reach * row.std), moved
         curve.append((row.encoding, parameters, *cells, f"{row.epsilon:.5f}"))
     columns = "encoding", "parameters", "bits", "noise / central", std, "attacker", "epsilon"
-    print_table(columns, curve, texts=2, where=notes)
-    notes.print()
+    show.print_table(columns, curve, texts=2, where=show.notes)
+    show.notes.print()
     others = []
     for each in (method for method in summary.methods if not method.paper):
         numbers = ["-"] * 3
         if not each.refused:
-            ratio = number(each.error / spec.central)
-            numbers = [number(reach * each.error), ratio, f"{each.bits:,}"]
+            ratio = show.number(each.error / spec.central)
+            numbers = [show.number(reach * each.error), ratio, f"{each.bits:,}"]
         others.append((each.name, each.setting, each.trust.trusted, *numbers))
     heads = "compared with", "setting", "trusted", std, "noise / central", "bits"
-    print_table(heads, others, texts=3, where=notes)
-    print_refusals(summary.methods)
-    print_fact("Paper", *papers(summary.methods), where=details)
+    show.print_table(heads, others, texts=3, where=show.notes)
+    show.print_refusals(summary.methods)
+    show.print_fact("Paper", *show.papers(summary.methods), where=show.details)
 
 
 def _moves(spec: SumSpec, chosen: PlanRow) -> str:
     """What a malicious user can do, and what clipping does."""
     unit = "ranges" if spec.d == 1 else "norm bounds (l2)"
-    said = f"one malicious user moves the sum by up to {number(chosen.malicious_user_moves)} {unit}"
+    moved = show.number(chosen.malicious_user_moves)
+    said = f"one malicious user moves the sum by up to {moved} {unit}"
     bias = chosen.error_ratio > chosen.noise_ratio
     clipped = f"; with the bias of clipping the error is at most {chosen.error_ratio:.4f} x central"
     return said + clipped * bias
@@ -278,7 +264,7 @@ def _moves(spec: SumSpec, chosen: PlanRow) -> str:
 
 def _draw(summary: PlanReport) -> "Figure":
     spec, chosen = summary.spec, summary.plan
-    figure = new_figure(7, 4.5)
+    figure = show.new_figure(7, 4.5)
     axes = figure.subplots()
     bits = [row.bits_per_user_and_coordinate for row in summary.curve]
     ratios = [row.noise_ratio for row in summary.curve]
@@ -288,22 +274,22 @@ def _draw(summary: PlanReport) -> "Figure":
         [chosen.noise_ratio],
         "k*",
         ms=13,
-        label=f"the plan: {number(chosen.bits_per_user_and_coordinate)} bits",
+        label=f"the plan: {show.number(chosen.bits_per_user_and_coordinate)} bits",
     )
     axes.axhline(1.0, color=Trust.CENTRAL.colour, ls="--", lw=1, label="central Gaussian")
     if max(bits) > 30 * min(bits):
         axes.set_xscale("log")
-    bits_of = number(chosen.bits_per_user_and_coordinate)
-    dress(
+    bits_of = show.number(chosen.bits_per_user_and_coordinate)
+    show.dress(
         axes,
         f"{bits_of} bits a coordinate for {chosen.noise_ratio:.3f} x the central noise\n"
         f"{spec.n:,} users, d = {spec.d:,}, ε = {spec.privacy.epsilon:g}, δ = "
-        f"{spec.privacy.delta:g}, {plural(spec.rounds, 'round')}",
+        f"{spec.privacy.delta:g}, {show.plural(spec.rounds, 'round')}",
         "bits per user, coordinate and round",
         "noise / central Gaussian",
     )
-    legend(figure)
-    local = f"local Gaussian: {number(Trust.LOCAL.noise(spec.n))} x the central noise"
-    for text in (local, *papers(summary.methods)):
-        add_note(figure, f"Beyond the axes: {text}.")
+    show.legend(figure)
+    local = f"local Gaussian: {show.number(Trust.LOCAL.noise(spec.n))} x the central noise"
+    for text in (local, *show.papers(summary.methods)):
+        show.add_note(figure, f"Beyond the axes: {text}.")
     return figure

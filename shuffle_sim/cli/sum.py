@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -24,9 +24,7 @@ from shuffle_sim.cli.options import (
     left_out,
 )
 from shuffle_sim.cli.running import Running, announce
-from shuffle_sim.cli.show import (
-    Drawn,
-)
+from shuffle_sim.cli.show import Drawn
 from shuffle_sim.data.moments import encoded
 from shuffle_sim.data.persons import PersonMeans, Persons
 from shuffle_sim.data.population import InMemory, Population
@@ -35,9 +33,6 @@ from shuffle_sim.errors import ParameterError
 from shuffle_sim.execution.options import Execution
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.protocol.encodings import NOISE_RATIO
-
-if TYPE_CHECKING:
-    pass
 
 
 def sum_command(
@@ -117,7 +112,7 @@ def sum_command(
         result = replace(result, value=found.value)
     facts = result, accepted, budget, variance, rounds, ahead, execution
     summary = sum_report.summed_up(source, view, within, *facts, attacked=adversary is not None)
-    output.present(summary, sum_report.show, sum_report.draw)
+    output.present(summary, sum_report.print_report, sum_report.draw)
 
 
 def _noisier(noise: SumOptions, ratio: float, **spec: Any) -> tuple[str, Any]:

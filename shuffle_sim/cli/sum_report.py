@@ -9,27 +9,8 @@ import numpy as np
 from protocols.sums.planned import PlannedSum
 from protocols.sums.vector_sum import VectorSum
 from shuffle_sim.arrays import Floats
+from shuffle_sim.cli import show
 from shuffle_sim.cli.running import Ahead, RunSummary, asked_of
-from shuffle_sim.cli.show import (
-    MOST,
-    TRUE,
-    add_note,
-    console,
-    details,
-    dress,
-    encoded_as,
-    legend,
-    new_figure,
-    notes,
-    number,
-    plural,
-    print_bounds,
-    print_costs,
-    print_fact,
-    print_privacy,
-    print_reports,
-    print_table,
-)
 from shuffle_sim.data.column_kinds import Date
 from shuffle_sim.data.columns import Bounds
 from shuffle_sim.data.moments import NORMAL_95, ColumnMoments, MomentIntervals, released
@@ -183,13 +164,13 @@ def _held(attacked: bool) -> str:
     return f"The private mean ± that holds, 95 times in 100, {mean}."
 
 
-def show(summary: SumReport) -> None:
+def print_report(summary: SumReport) -> None:
     """Print it for people."""
     run, noise, columns = summary.run, summary.noise, summary.columns
-    details.print(
-        f"{summary.table}: {summary.people:,} people, {plural(len(columns), 'column')}, "
-        f"{run.fidelity} messages, runtime {run.runtime}, {plural(run.workers, 'user shard')}\n"
-        f"Public scaling: {summary.scaling}.\n"
+    show.details.print(
+        f"{summary.table}: {summary.people:,} people, {show.plural(len(columns), 'column')}, "
+        f"{run.fidelity} messages, runtime {run.runtime}, "
+        f"{show.plural(run.workers, 'user shard')}\nPublic scaling: {summary.scaling}.\n"
     )
     reach = "± noise" if summary.attacked else "± 95 %"
     heads = "column mean", "true", "true, clipped", "private", reach, "off, s.e."
@@ -197,52 +178,61 @@ def show(summary: SumReport) -> None:
     each = summary.true, summary.true_clipped, summary.private, reaches
     off = ((summary.private - summary.true_clipped) / reaches * NORMAL_95).tolist()
     rows = zip(columns, *each, off, strict=True)
-    print_table(heads, ([name, *map(number, row), f"{far:+.1f}"] for name, *row, far in rows))
+    show.print_table(
+        heads, ([name, *map(show.number, row), f"{far:+.1f}"] for name, *row, far in rows)
+    )
     if (found := summary.variance) is not None and summary.true_clipped_variance is not None:
         ends = found.interval.low, found.interval.high
         variances = zip(columns, summary.true_clipped_variance, found.private, *ends, strict=True)
-        print_table(
+        show.print_table(
             ("column variance", "true, clipped", "private", "95 % interval"),
             (
-                [name, number(true), number(private), f"{number(low)} to {number(high)}"]
+                [
+                    name,
+                    show.number(true),
+                    show.number(private),
+                    f"{show.number(low)} to {show.number(high)}",
+                ]
                 for name, true, private, low, high in variances
             ),
         )
     for name, date in summary.dates.items():
-        notes.print(f"{name} is in days since 1970-01-01: its private mean is {date}.")
-    (console if summary.attacked else notes).print(_held(summary.attacked))
-    notes.print("The true columns are the simulator's own view. Epsilon does not cover them.\n")
+        show.notes.print(f"{name} is in days since 1970-01-01: its private mean is {date}.")
+    (show.console if summary.attacked else show.notes).print(_held(summary.attacked))
+    show.notes.print(
+        "The true columns are the simulator's own view. Epsilon does not cover them.\n"
+    )
     if summary.unit is Unit.PERSON:
-        print_fact("Unit", "the person: each counts once, with the mean of its records")
-    print_privacy(summary.privacy, summary.warnings)
-    print_bounds(summary.chosen_bounds)
+        show.print_fact("Unit", "the person: each counts once, with the mean of its records")
+    show.print_privacy(summary.privacy, summary.warnings)
+    show.print_bounds(summary.chosen_bounds)
     and_bounds = ", and a histogram for the bounds" if summary.chosen_bounds else ""
     sent = len(columns) * (1 if summary.variance is None else 2)
-    print_costs(
+    show.print_costs(
         summary.bits_per_user,
         f"{sent} x {summary.bits:,}{and_bounds}; "
-        f"{encoded_as(summary.encoding, summary.parameters)}",
+        f"{show.encoded_as(summary.encoding, summary.parameters)}",
         summary.costs,
         summary.reports,
     )
     paper = noise.paper
-    print_fact(
+    show.print_fact(
         "Noise",
         f"{noise.standard_error_of_sum / noise.central:.3f} x the central Gaussian "
-        f"({number(noise.standard_error_of_sum)} against {number(noise.central)})",
+        f"({show.number(noise.standard_error_of_sum)} against {show.number(noise.central)})",
     )
     if noise.best_central_noise != "Gaussian":
         ratio = noise.standard_error_of_sum / noise.best_central
-        print_fact("", f"{ratio:.3f} x the best central noise ({noise.best_central_noise})")
-    print_fact(
+        show.print_fact("", f"{ratio:.3f} x the best central noise ({noise.best_central_noise})")
+    show.print_fact(
         "",
         f"the paper's constants (Theorem 3.2) do not apply: {paper.refused}"
         if paper.refused
         else f"the paper's constants (Theorem 3.2): {paper.ratio:,.0f} x this noise with "
         f"{paper.bits:,} bits per user and column",
-        where=details,
+        where=show.details,
     )
-    print_reports(
+    show.print_reports(
         summary.reports,
         f"{summary.reports.clipped:,} rows above the norm bound, {summary.clipped_cells:,} cells "
         "outside the public bounds",
@@ -253,9 +243,9 @@ def draw(summary: SumReport) -> "Figure":
     """Private means beside the true ones, each in the units of its column."""
     half, columns = summary.half_range, summary.columns
     middle, reach = summary.lower + half, NORMAL_95 * summary.standard_error
-    shown = slice(0, MOST)
+    shown = slice(0, show.MOST)
     places = np.arange(len(columns))[shown]
-    figure = new_figure(7, 1.7 + 0.22 * len(places))
+    figure = show.new_figure(7, 1.7 + 0.22 * len(places))
     axes = figure.subplots()
     axes.errorbar(
         ((summary.private - middle) / half)[shown],
@@ -267,22 +257,23 @@ def draw(summary: SumReport) -> "Figure":
         label="private, noise of 95 %" if summary.attacked else "private, 95 %",
     )
     true = ((summary.true_clipped - middle) / half)[shown]
-    axes.plot(true, places, TRUE, ms=9, label="true, clipped")
+    axes.plot(true, places, show.TRUE, ms=9, label="true, clipped")
     each = zip(columns, summary.private, reach, strict=True)
     axes.set_yticks(
-        places, [f"{name}: {number(mean)} ± {number(by)}" for name, mean, by in each][shown]
+        places,
+        [f"{name}: {show.number(mean)} ± {show.number(by)}" for name, mean, by in each][shown],
     )
     axes.invert_yaxis()
-    part = number(100 * float(np.median(reach / (2 * half))))
+    part = show.number(100 * float(np.median(reach / (2 * half))))
     found = f"within ±{part}\u00a0% of the range (median)"
     if summary.attacked:
         found = "under attack, no interval holds"
-    dress(
+    show.dress(
         axes,
         f"Means of {summary.people:,} people at ε = {summary.privacy.epsilon:.3g}: {found}",
         "where in the public bounds (-1 to 1)",
     )
-    legend(figure)
-    if len(columns) > MOST:
-        add_note(figure, f"{len(columns) - MOST:,} more columns are in the table.")
+    show.legend(figure)
+    if len(columns) > show.MOST:
+        show.add_note(figure, f"{len(columns) - show.MOST:,} more columns are in the table.")
     return figure

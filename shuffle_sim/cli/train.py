@@ -116,7 +116,7 @@ def train_command(
         count = _REPEATS[others.every] if others.repeats is None else others.repeats
         asked_for = (rows, trainer, problem.test_fraction, count, optimiser.rounds, how)
         summary = train_compare.compared(*asked_for, every=others.every)
-        output.present(summary, train_compare.show, train_compare.draw)
+        output.present(summary, train_compare.print_report, train_compare.draw)
         return
     for name, value in (("repeats", others.repeats), ("all", others.every or None)):
         if value is not None:
@@ -135,7 +135,7 @@ def _present(report: train_report.TrainingReport, model_out: Path | None, output
     """Write the model, and show the report."""
     if model_out is not None:
         train_report.save(report, model_out)
-    output.present(report, train_report.show, train_report.draw)
+    output.present(report, train_report.print_report, train_report.draw)
     if model_out is not None and not output.json:
         notes.print(f"Model: {model_out}")
 

@@ -12,21 +12,9 @@ from protocols.comparison.methods import Method
 from protocols.comparison.training import training_methods
 from protocols.learning.training import Trainer
 from shuffle_sim.arrays import Floats
+from shuffle_sim.cli import show
 from shuffle_sim.cli.learning import PeopleCount, Split
 from shuffle_sim.cli.running import Bar, Running, RunSummary, asked_of
-from shuffle_sim.cli.show import (
-    MOST,
-    console,
-    details,
-    dress,
-    grid,
-    legend,
-    new_figure,
-    notes,
-    number,
-    plural,
-    print_warnings,
-)
 from shuffle_sim.data.labelled import Labelled
 from shuffle_sim.data.moments import NORMAL_95
 from shuffle_sim.data.persons import Persons
@@ -64,7 +52,7 @@ class SplitScore:
         return self.std / math.sqrt(len(self.values))
 
     def __str__(self) -> str:
-        return f"{number(self.mean)}±{self.error:.1g}"
+        return f"{show.number(self.mean)}±{self.error:.1g}"
 
 
 Scores = dict[str, SplitScore]
@@ -208,20 +196,20 @@ def _spread(scores: list[dict[str, float]]) -> Scores:
     return {name: SplitScore.of([each[name] for each in scores]) for name in scores[0]}
 
 
-def show(summary: TrainComparison) -> None:
+def print_report(summary: TrainComparison) -> None:
     """Print it for people."""
-    asked, splits = summary.asked_for, plural(summary.repeats, "split")
-    console.print(
+    asked, splits = summary.asked_for, show.plural(summary.repeats, "split")
+    show.console.print(
         f"\n[bold]{summary.table}[/]: {summary.people}; asked for epsilon {asked.epsilon:g} at "
         f"delta {asked.delta:g}; {splits}\n"
     )
-    details.print(
+    show.details.print(
         f"{summary.labels}\n{summary.loss} loss, ball of radius {summary.radius:g}, ridge "
         f"{summary.ridge:g}, {summary.run.fidelity} messages\nPublic scaling: {summary.scaling}.\n"
     )
     names = [name for name in summary.constant if name != "training_loss"]
     heads = [name.replace("_", "\n") for name in names]
-    table = grid("", "trusted", *heads, "epsilon", "bits per\nuser", "rounds", texts=2)
+    table = show.grid("", "trusted", *heads, "epsilon", "bits per\nuser", "rounds", texts=2)
     table.collapse_padding = True  # room for names
     for row in summary.methods:
         spent = "none" if math.isinf(row.privacy.epsilon) else f"{row.privacy.epsilon:.3f}"
@@ -230,29 +218,29 @@ def show(summary: TrainComparison) -> None:
         name = fill(row.method, _NAME, break_long_words=False)  # at a hyphen
         table.add_row(name, row.trust.trusted, *scores, spent, *counts)
     table.add_row("best constant", "", *(str(summary.constant[name]) for name in names))
-    console.print(table)
-    notes.print(
+    show.console.print(table)
+    show.notes.print(
         f"\nMean±standard error over {splits}, the same for all. Scores are the simulator's own "
         "view."
     )
-    details.print(
+    show.details.print(
         f"Central, local and non-private training take {summary.rule}.\n"
         "Optimisers, their bounds, and what gives epsilon:"
     )
     for row in summary.methods:
         by = "" if row.optimiser == row.method else f"{row.optimiser}, "
         proven = math.isfinite(row.excess_bound)
-        bound = f"bound {number(row.excess_bound)}" if proven else "no proven bound"
+        bound = f"bound {show.number(row.excess_bound)}" if proven else "no proven bound"
         if proven and row.bound_assumes:
             bound += f", where {row.bound_assumes}"
-        details.print(f"  {row.method}: {by}{bound}; epsilon by {row.privacy.basis}")
+        show.details.print(f"  {row.method}: {by}{bound}; epsilon by {row.privacy.basis}")
     for name, reason in summary.refused.items():
-        notes.print(f"  {name}: refused: {reason}")
-    print_warnings(summary.warnings)
+        show.notes.print(f"  {name}: refused: {reason}")
+    show.print_warnings(summary.warnings)
     constant = summary.constant["held_out_loss"].mean
     vacuous = [row.method for row in summary.methods if constant < row.excess_bound < math.inf]
     if vacuous:
-        details.print(
+        show.details.print(
             f"The bound is above the loss of a constant for: {'; '.join(vacuous)}. It promises "
             "nothing there. With so few people, only the scores on held-out people show how good "
             "the models are."
@@ -261,8 +249,8 @@ def show(summary: TrainComparison) -> None:
 
 def draw(summary: TrainComparison) -> "Figure":
     """Held-out loss and bits, by method."""
-    methods, places = summary.methods[:MOST], np.arange(len(summary.methods[:MOST]))
-    figure = new_figure(9, 1.9 + 0.5 * len(methods))
+    methods, places = summary.methods[: show.MOST], np.arange(len(summary.methods[: show.MOST]))
+    figure = show.new_figure(9, 1.9 + 0.5 * len(methods))
     left, right = figure.subplots(1, 2, sharey=True, width_ratios=(3, 2))
     for place, row in zip(places, methods, strict=True):
         score, colour = row.scores["held_out_loss"], row.trust.colour
@@ -276,7 +264,7 @@ def draw(summary: TrainComparison) -> "Figure":
     titles = [row.method + f"\n{row.optimiser}" * (row.optimiser != row.method) for row in methods]
     left.set_yticks(places, titles)
     left.invert_yaxis()
-    dress(left, "", f"held-out {summary.loss.lower()} loss")
+    show.dress(left, "", f"held-out {summary.loss.lower()} loss")
     bits = [row.bits_per_user for row in methods]
     for place, row in zip(places, methods, strict=True):
         first = methods.index(row) == [each.trust for each in methods].index(row.trust)
@@ -285,17 +273,17 @@ def draw(summary: TrainComparison) -> "Figure":
         right.text(row.bits_per_user * 1.2, place, f"{row.bits_per_user:,}", va="center")
     right.set_xscale("log")
     right.set_xlim(min(bits) / 5, max(bits) * 60)
-    dress(right, "", "bits per user, whole run")
+    show.dress(right, "", "bits per user, whole run")
     shuffled = [each for each in methods if each.trust is Trust.SHUFFLE] or methods
     best = min(shuffled, key=lambda each: each.scores["held_out_loss"].mean)
     asked, score = summary.asked_for, best.scores["held_out_loss"]
     figure.suptitle(
-        f"{summary.table}: {best.method} has a loss of {number(score.mean)}, a constant "
-        f"{number(constant)}\n{summary.people.asked:,} people, ε = {asked.epsilon:g}, δ = "
+        f"{summary.table}: {best.method} has a loss of {show.number(score.mean)}, a constant "
+        f"{show.number(constant)}\n{summary.people.asked:,} people, ε = {asked.epsilon:g}, δ = "
         f"{asked.delta:g}",
         x=0.01,
         ha="left",
         fontsize=11,
     )
-    legend(figure, 4)
+    show.legend(figure, 4)
     return figure

@@ -11,25 +11,9 @@ from protocols.learning.training import Trained
 from protocols.problems.loss import Loss
 from protocols.selection.models import Selection
 from shuffle_sim.arrays import Floats
+from shuffle_sim.cli import show
 from shuffle_sim.cli.learning import Moment, PeopleCount, Split
 from shuffle_sim.cli.running import RunSummary, asked_of
-from shuffle_sim.cli.show import (
-    console,
-    details,
-    dress,
-    legend,
-    new_figure,
-    notes,
-    number,
-    plural,
-    print_bounds,
-    print_costs,
-    print_fact,
-    print_privacy,
-    print_reports,
-    print_table,
-    whole,
-)
 from shuffle_sim.data.columns import Bounds
 from shuffle_sim.data.labelled import Labelled
 from shuffle_sim.data.model import LinearModel
@@ -220,69 +204,74 @@ def _loss(loss: Loss) -> dict[str, Json]:
     return fields | {"name": type(loss).__name__}
 
 
-def show(report: TrainingReport) -> None:
+def print_report(report: TrainingReport) -> None:
     """Print it for people."""
     model, made, run = report.model, report.protocol, report.run
     interaction = "sequential" if report.sequentially_interactive else "fully interactive"
-    how = f"{run.fidelity} messages, runtime {run.runtime}, {plural(run.workers, 'user shard')}"
+    how = (
+        f"{run.fidelity} messages, runtime {run.runtime}, {show.plural(run.workers, 'user shard')}"
+    )
     seen = "the analyzer sees only the permuted messages"
     if report.trust is not Trust.SHUFFLE:
         interaction, how, seen = report.trust.trusted, "", "the curator releases the model alone"
-    details.print(
-        f"{plural(len(model.columns), 'column')}; {report.labels}\nPublic scaling: "
+    show.details.print(
+        f"{show.plural(len(model.columns), 'column')}; {report.labels}\nPublic scaling: "
         f"{report.scaling}.\n{model.loss['name']} loss, ball of radius {model.radius:g}, ridge "
         f"{model.ridge:g}, {interaction}{f', {how}' if how else ''}\n"
     )
-    console.print(
-        f"[bold]{report.table}[/]: {report.people}; {made.name}, {plural(made.rounds, 'round')}"
+    show.console.print(
+        f"[bold]{report.table}[/]: {report.people}; {made.name}, "
+        f"{show.plural(made.rounds, 'round')}"
     )
     scores = (
-        (name.replace("_", " "), number(value), number(report.constant[name]))
+        (name.replace("_", " "), show.number(value), show.number(report.constant[name]))
         for name, value in report.scores.items()
     )
-    print_table(("", "this model", "best constant"), scores)
-    error = number(report.held_out_error)
-    details.print(f"Standard error of the held out loss, over its rows: {error}.")
-    notes.print(f"These scores are the simulator's own view; {seen}.\n")
-    print_fact("Bound", *_bound(made, report.constant["held_out_loss"]))
-    print_privacy(report.privacy, report.warnings)
-    print_bounds(report.chosen_bounds)
+    show.print_table(("", "this model", "best constant"), scores)
+    error = show.number(report.held_out_error)
+    show.details.print(f"Standard error of the held out loss, over its rows: {error}.")
+    show.notes.print(f"These scores are the simulator's own view; {seen}.\n")
+    show.print_fact("Bound", *_bound(made, report.constant["held_out_loss"]))
+    show.print_privacy(report.privacy, report.warnings)
+    show.print_bounds(report.chosen_bounds)
     if report.selected is not None:
         scores_of = (f"{name}: {score:.4f}" for name, score in report.selected.scores.items())
         how = "noisy scores (epsilon covers them)"
         if report.trust is not Trust.SHUFFLE:
             how = "the exponential mechanism (epsilon covers it)"
-        print_fact("Selected", f"{report.selected.chosen}, by {how}", *scores_of)
+        show.print_fact("Selected", f"{report.selected.chosen}, by {how}", *scores_of)
     if report.trust is Trust.SHUFFLE:
         several = report.chosen_bounds or report.selected
-        each = f"{plural(made.rounds_per_user, 'report')} of {'at most ' if several else ''}"
+        each = f"{show.plural(made.rounds_per_user, 'report')} of {'at most ' if several else ''}"
         each += f"{report.costs.payload_bits_per_user:,}"
-        print_costs(report.payload_bits_per_user, each, report.costs, report.reports)
+        show.print_costs(report.payload_bits_per_user, each, report.costs, report.reports)
     cells, labels, gradients = astuple(report.clipped)
     clipped = f"{cells:,} cells and {labels:,} labels outside the public bounds"
     if gradients is not None:
         clipped += f", {gradients:,} gradients above the norm bound"
-    print_reports(report.reports, clipped)
+    show.print_reports(report.reports, clipped)
     if report.reports.left_out:
-        print_fact("Left out", f"{report.reports.left_out:,} records beyond a person's first ones")
+        show.print_fact(
+            "Left out", f"{report.reports.left_out:,} records beyond a person's first ones"
+        )
     chosen = [f"{name}: {why}" for name, why in made.choices.items()]
-    print_fact("Chosen", *chosen, where=details)
+    show.print_fact("Chosen", *chosen, where=show.details)
 
 
 def _bound(made: Chosen, constant: float) -> list[str]:
     bound = made.excess_bound
     if bound == math.inf:
         return ["none is proven for these parameters"]
-    proven = (
-        f"expected excess loss over the best model in the ball: at most {number(bound)}, proven"
-    )
+    most = f"at most {show.number(bound)}, proven"
+    proven = f"expected excess loss over the best model in the ball: {most}"
     if made.bound_assumes:
         proven += f" only where {made.bound_assumes}"
     if bound <= constant:
         return [proven]
     return [
         proven,
-        f"This is above the loss of a constant ({number(constant)}): it promises nothing here.",
+        f"This is above the loss of a constant ({show.number(constant)}): it promises nothing "
+        "here.",
         "With so few people, only the scores on held-out people show how good the model is.",
     ]
 
@@ -290,7 +279,7 @@ def _bound(made: Chosen, constant: float) -> list[str]:
 def draw(report: TrainingReport) -> "Figure":
     """Loss and epsilon by round."""
     history, rounds = report.history, [moment.round for moment in report.history]
-    figure = new_figure(7, 5)
+    figure = show.new_figure(7, 5)
     upper, lower = figure.subplots(2, sharex=True, height_ratios=(2, 1))
     marker = "." if len(rounds) < 30 else ""
     losses, epsilons = [each.loss for each in history], [each.epsilon for each in history]
@@ -301,14 +290,14 @@ def draw(report: TrainingReport) -> "Figure":
     around = NORMAL_95 * report.held_out_error
     upper.axhspan(held_out - around, held_out + around, color=colour, alpha=0.15, lw=0)
     upper.axhline(constant, color="gray", ls="--", label="held out, best constant")
-    title = f"{report.table}: held-out loss {number(held_out)}, of a constant {number(constant)}"
+    found = f"held-out loss {show.number(held_out)}, of a constant {show.number(constant)}"
     budget = f"ε = {report.privacy.epsilon:.3g}, δ = {report.privacy.delta:g}"
-    dress(upper, f"{title}\n{report.protocol.name}, {budget}", up="mean loss")
+    show.dress(upper, f"{report.table}: {found}\n{report.protocol.name}, {budget}", up="mean loss")
     lower.plot(rounds, epsilons, marker=marker, color=colour)
     lower.set_ylim(0, None)
     lower.xaxis.get_major_locator().set_params(integer=True)
-    dress(lower, "", "round", "ε spent")
-    legend(figure)
+    show.dress(lower, "", "round", "ε spent")
+    show.legend(figure)
     return figure
 
 
@@ -318,5 +307,5 @@ def save(report: TrainingReport, path: Path) -> None:
     Raises:
         ParameterError: it cannot be written.
     """
-    with whole("model_out", path) as part:
+    with show.whole("model_out", path) as part:
         part.write_text(json.dumps(plain(report.file.public()), indent=2) + "\n")

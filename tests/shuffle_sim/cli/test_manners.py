@@ -139,7 +139,7 @@ def test_a_picture_is_there_before_anything_is_printed(said, monkeypatch):
     def gone(*_):
         raise BrokenPipeError
 
-    monkeypatch.setattr("shuffle_sim.cli.cost.print_warnings", gone)
+    monkeypatch.setattr("shuffle_sim.cli.show.print_warnings", gone)
     done = CliRunner().invoke(app, shlex.split("amplify --epsilon0 2 --n 10000 --plot a.png"))
     assert isinstance(done.exception, BrokenPipeError)
     assert Path("a.png").stat().st_size > 1000
