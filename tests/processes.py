@@ -8,7 +8,16 @@ import sys
 import time
 from pathlib import Path
 
+from shuffle_sim.execution.processes import ProcessesRuntime
+
 TESTS = Path(__file__).parent
+
+
+class Forked(ProcessesRuntime):
+    """Forks, though the tests' own threads run: they hold no lock that a role needs."""
+
+    def __init__(self):
+        super().__init__("fork")
 
 
 def descendants(root: int) -> set[int]:

@@ -1,5 +1,7 @@
 """Runs of many small rounds for tests that stop them, and what must not depend on a stop."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from protocols import CarryVectorSum, ShuffleGD, ShuffleSGD, VectorSum
@@ -8,6 +10,7 @@ from protocols.problems.losses import Logistic
 from protocols.problems.problem import Problem
 from protocols.shuffle.noisy_mean import NoisyMean
 from shuffle_sim import Privacy
+from shuffle_sim.execution.runtime import Runtime
 from shuffle_sim.protocol.adversary import Adversary
 
 USERS, ROUNDS = 60, 6
@@ -20,6 +23,11 @@ def rows():
     x = rng.normal(size=(USERS, 2))
     x /= np.maximum(1.0, np.linalg.norm(x, axis=1, keepdims=True))
     return np.c_[x, np.where(x[:, 0] + rng.normal(size=USERS) > 0, 1.0, -1.0)]
+
+
+def quiet(problem, batch):
+    """An average whose bits are never looked at."""
+    return NoisyMean(VectorSum(n=batch, d=problem.d, g=8, b=8, norm_bound=problem.lipschitz))
 
 
 def interactive(rounds=ROUNDS, eta=0.5):
@@ -52,6 +60,24 @@ def outcome(result):
         charged,
         result.fidelity,
     )
+
+
+class Redraws(Runtime):
+    """A defect of any runtime: it begins a lost round again with fresh entropy."""
+
+    def _put_back(self):
+        self._deployment = replace(self._deployment, entropy=self._deployment.entropy + 1)
+        super()._put_back()
+
+
+class Forgets(Runtime):
+    """Another: it builds the analyzer again without the last round, which is planned once more."""
+
+    def _put_back(self):
+        kept = self._over
+        self._over = kept[:-1]
+        super()._put_back()
+        self._over = kept
 
 
 class Remembers(Adversary):

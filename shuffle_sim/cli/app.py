@@ -33,7 +33,7 @@ from shuffle_sim.cli import (
     train_compare,
     train_report,
 )
-from shuffle_sim.cli.declared import flat
+from shuffle_sim.cli.options import flat
 from shuffle_sim.cli.sum import sum_command
 from shuffle_sim.cli.sum_report import SumReport
 from shuffle_sim.errors import (

@@ -22,7 +22,8 @@ from shuffle_sim.attacks.studies import (
     training_study,
 )
 from shuffle_sim.cli import show
-from shuffle_sim.cli.options import Attacks, PrivacyOptions, Seed, SumOptions, left_out
+from shuffle_sim.cli.options import Attacks, PrivacyOptions, Seed, left_out
+from shuffle_sim.cli.sum import SumOptions
 from shuffle_sim.errors import ParameterError, real
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.trust import Trust

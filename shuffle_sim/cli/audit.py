@@ -10,16 +10,10 @@ import typer
 from protocols.learning.training import Trainer
 from protocols.sums.planned import PlannedSum
 from shuffle_sim.attacks.catalogue import attacks
-from shuffle_sim.cli.options import (
-    Attacks,
-    PrivacyOptions,
-    Security,
-    Seed,
-    Size,
-    SumOptions,
-)
+from shuffle_sim.cli.options import Attacks, PrivacyOptions, Security, Seed, Size
 from shuffle_sim.cli.running import Bar
 from shuffle_sim.cli.show import Output, console, details, encoded_as, print_table
+from shuffle_sim.cli.sum import SumOptions
 from shuffle_sim.data.population import Unit
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.execution.options import Execution

@@ -9,8 +9,8 @@ import typer
 from protocols.comparison.counts import TASKS, count_methods, shown, task_kinds
 from protocols.comparison.methods import Method, sum_methods
 from shuffle_sim.cli import show
-from shuffle_sim.cli.declared import option
-from shuffle_sim.cli.options import PrivacyOptions, Size, SumOptions, left_out
+from shuffle_sim.cli.options import PrivacyOptions, Size, left_out, option
+from shuffle_sim.cli.sum import SumOptions
 from shuffle_sim.errors import ParameterError, integer, real
 from shuffle_sim.privacy.trust import Trust
 

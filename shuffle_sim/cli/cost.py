@@ -10,17 +10,10 @@ import typer
 from protocols.learning.training import Trainer
 from shuffle_sim.cli import show
 from shuffle_sim.cli.data import load
-from shuffle_sim.cli.declared import same
 from shuffle_sim.cli.learning import OptimiserOptions
-from shuffle_sim.cli.options import (
-    DataOptions,
-    PrivacyOptions,
-    Security,
-    Size,
-    SumOptions,
-    left_out,
-)
+from shuffle_sim.cli.options import DataOptions, PrivacyOptions, Security, Size, left_out, same
 from shuffle_sim.cli.running import content_of
+from shuffle_sim.cli.sum import SumOptions
 from shuffle_sim.data.files import check_name
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.execution.budget import Budget

@@ -12,16 +12,16 @@ from protocols.counts import GroupMeans, Histogram, Quantiles
 from shuffle_sim.arrays import dense
 from shuffle_sim.cli.counts_report import Counts, Groups, Ranks, Released, central_laplace
 from shuffle_sim.cli.data import bounds_of
-from shuffle_sim.cli.declared import option, same
 from shuffle_sim.cli.items import BLANK, Source, count_found, named, numbers, run_counts, show
 from shuffle_sim.cli.options import (
+    HONEST,
     OBJECTIVE,
     DataOptions,
     HonestFraction,
     HostOptions,
     PrivacyOptions,
-    SumOptions,
     left_out,
+    option,
 )
 from shuffle_sim.cli.show import Drawn
 from shuffle_sim.errors import ParameterError
@@ -36,7 +36,7 @@ class CountOptions:
 
     objective: str = field(default="messages", metadata={"option": OBJECTIVE})
     max_messages: float | None = option(None, "Messages that a user may send, on average.")
-    honest_fraction: float = same(SumOptions, "honest_fraction")
+    honest_fraction: float = field(default=1.0, metadata={"option": HONEST})
 
 
 def histogram_command(

@@ -11,8 +11,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from shuffle_sim.cli.declared import parse_number
-from shuffle_sim.cli.options import DataOptions, LayoutOptions
+from shuffle_sim.cli.options import DataOptions, LayoutOptions, parse_number
 from shuffle_sim.cli.show import Output, check_path, console, number, print_table, whole
 from shuffle_sim.data.column_kinds import Category, Date, Number, moment_of
 from shuffle_sim.data.columns import Bounds, Column, Marks

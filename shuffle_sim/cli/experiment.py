@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from shuffle_sim.cli import show
-from shuffle_sim.cli.declared import option
+from shuffle_sim.cli.options import option
 from shuffle_sim.cli.running import Bar
 from shuffle_sim.errors import ParameterError, ShuffleSimError
 from shuffle_sim.experiments import Kept, Store, table_of

@@ -13,13 +13,13 @@ from protocols.counts import FoundHistogram, HeavyHitters, columns_of, prefix_of
 from shuffle_sim.arrays import Floats
 from shuffle_sim.cli.counts_report import Counts, CountsReport, Heavy, Released, central_laplace
 from shuffle_sim.cli.data import declared_of
-from shuffle_sim.cli.declared import same
 from shuffle_sim.cli.options import (
     DataOptions,
     HonestFraction,
     HostOptions,
     LayoutOptions,
     PrivacyOptions,
+    same,
 )
 from shuffle_sim.cli.running import Running, announce
 from shuffle_sim.cli.show import Drawn

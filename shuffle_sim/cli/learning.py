@@ -10,7 +10,7 @@ import numpy as np
 
 from protocols.learning.training import Trained, Trainer
 from shuffle_sim.arrays import Floats
-from shuffle_sim.cli.declared import option
+from shuffle_sim.cli.options import option
 from shuffle_sim.cli.show import size
 from shuffle_sim.data.labelled import Labelled, held_out
 from shuffle_sim.data.persons import Persons

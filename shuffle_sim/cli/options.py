@@ -1,20 +1,123 @@
-"""The options of commands in groups that commands take as values (`shuffle_sim.cli.declared`)."""
+"""How options of commands are declared, and the groups of them that commands take as values.
+
+A group is a frozen dataclass whose fields are options. A command names groups in its signature; the
+default of a parameter is a group with the defaults of that command. `flat` makes options of them,
+so the same thing has one name, one type and one help text everywhere. `Execution` is such a group,
+too: what few people set of a run has the same names in Python and here. Numbers are as people write
+them.
+"""
 
 import inspect
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Mapping
+from copy import copy
+from dataclasses import dataclass, field, fields, is_dataclass
+from decimal import Decimal, InvalidOperation
+from functools import partial, wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
 
-from shuffle_sim.cli.declared import option
 from shuffle_sim.data.files import check_name
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.privacy.guarantee import DELTA, Privacy
-from shuffle_sim.privacy.planner import SumSpec
-from shuffle_sim.protocol.encodings import NOISE_RATIO, at_least, choose, sane, usual_ratio
-from shuffle_sim.registry import registered
+
+
+def option(default: Any, text: str, *names: str, **more: Any) -> Any:
+    """A field that is an option with this help; by default its name is that of the field."""
+    return field(default=default, metadata={"option": typer.Option(*names, help=text, **more)})
+
+
+_FACTORS = {"k": 3, "M": 6, "G": 9}
+_KINDS: dict[type, tuple[str, str]] = {int: ("integer", "10k or 1e4"), float: ("float", "0.1")}
+
+
+def parse_number(text: str, kind: type) -> Any:
+    """A number as people write it: 10000, 1e4, 10_000 or 10k; M is 10^6, and G is 10^9.
+
+    Raises:
+        ValueError: it is none, or no whole one where one is asked for.
+    """
+    body, power = (text[:-1], _FACTORS[text[-1]]) if text[-1:] in _FACTORS else (text, 0)
+    try:
+        found = Decimal(body.strip())
+    except InvalidOperation as error:
+        raise ValueError("not a number") from error
+    if kind is float:
+        return float(found) * 10.0**power if power else float(found)
+    if not found.is_finite() or found.adjusted() > 300 or (found := found.scaleb(power)) % 1:
+        raise ValueError("not a whole number")
+    return int(found)
+
+
+def _given(kind: type, value: Any) -> Any:
+    """A number that was given as an option; a default is one already."""
+    try:
+        return parse_number(value, kind) if isinstance(value, str) else value
+    except (ValueError, ArithmeticError):
+        name, example = _KINDS[kind]
+        raise typer.BadParameter(f"'{value}' is not a valid {name}, such as {example}.") from None
+
+
+def _numeric(kind: Any, text: Any) -> Any:
+    """The annotation of an option; all that take a number read it alike."""
+    for number in _KINDS:
+        if kind in (number, number | None) and text.parser is None:
+            text = copy(text)
+            text.parser = partial(_given, number)
+            text.metavar = text.metavar or _KINDS[number][0].upper()
+    return Annotated[kind, text]
+
+
+def same(group: type, name: str) -> Any:
+    """A field that is the option of another group, with its default and its help."""
+    (found,) = (each for each in fields(group) if each.name == name)
+    return field(default=found.default, metadata=dict(found.metadata))
+
+
+def flat(command: Callable[..., None]) -> Callable[..., None]:
+    """A command for Typer: the fields of its groups are options beside its other parameters."""
+    hints, parameters = get_type_hints(command, include_extras=True), list[inspect.Parameter]()
+    groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
+    for name, parameter in inspect.signature(command).parameters.items():
+        if name not in groups:
+            hint, *text = get_args(hints[name])[:2] or (hints[name],)
+            kind = _numeric(hint, *text) if text else hint
+            own = parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=kind)
+            parameters.append(own)
+            continue
+        kinds, given = get_type_hints(groups[name]), parameter.default
+        for each, text in _options(groups[name]).items():
+            value = getattr(groups[name] if given is parameter.empty else given, each, ...)
+            default = inspect.Parameter.empty if value is ... else value
+            kind = _numeric(kinds[each], text)
+            one = inspect.Parameter.KEYWORD_ONLY
+            parameters.append(inspect.Parameter(each, one, default=default, annotation=kind))
+
+    @wraps(command)
+    def flattened(**options: Any) -> None:
+        values = {
+            name: kind(**{each: options.pop(each) for each in _options(kind)})
+            for name, kind in groups.items()
+        }
+        command(**values, **options)
+
+    parameters.sort(key=lambda each: each.default is not inspect.Parameter.empty)
+    shown: Any = flattened
+    shown.__signature__ = inspect.Signature(parameters)
+    return flattened
+
+
+def _options(group: Any) -> dict[str, Any]:
+    """The options of a group by name: its own, or fields of `Execution` with a help text."""
+    found = {}
+    for each in fields(group):
+        if "option" in each.metadata:
+            found[each.name] = each.metadata["option"]
+        elif "help" in each.metadata:
+            found[each.name] = typer.Option(help=each.metadata["help"])
+    return found
+
 
 Dimensions = Annotated[
     int, typer.Option("--d", help="Coordinates: 1 for a scalar sum, more for a vector sum.")
@@ -121,107 +224,8 @@ class PrivacyOptions:
 OBJECTIVE = typer.Option(
     help="What is least: bits or messages, or error. Malicious users may then move a sum much more."
 )
-_HONEST = typer.Option(help="Fraction of users that are assumed to add their noise.")
-HonestFraction = Annotated[float, _HONEST]
-
-
-@dataclass(frozen=True)
-class SumOptions:
-    """How the numbers of a sum become noisy messages."""
-
-    noise_ratio: float | None = option(
-        None, "Noise allowed, as a multiple of the central Gaussian's. The fewest bits are chosen."
-    )
-    max_bits: float | None = option(
-        None,
-        "Bits allowed per user and coordinate. The least noise is chosen. It replaces "
-        "--noise-ratio.",
-    )
-    encoding: str | None = option(
-        None,
-        "How numbers become messages: carry, unary, or with --rotation buckets. Default: that of "
-        "the fewest bits.",
-    )
-    rotation: int | None = option(
-        None, "Public seed of a rotation of vectors. Many coordinates then take fewer bits."
-    )
-    honest_fraction: float = field(default=1.0, metadata={"option": _HONEST})
-
-    @property
-    def given(self) -> dict[str, Any]:
-        """Those that are not at their defaults, by name."""
-        every = ((each.name, getattr(self, each.name), each.default) for each in fields(self))
-        return {name: value for name, value, default in every if value != default}
-
-    def encoded(
-        self,
-        n: int,
-        d: int,
-        privacy: Privacy,
-        *,
-        scalar: bool | None = None,
-        rounds: int = 1,
-        ratio: float | None = None,
-    ) -> tuple[str, Any]:
-        """A sum by the encoding, or by that of the fewest bits, and its registered name.
-
-        Args:
-            n: users.
-            d: coordinates.
-            privacy: of the release.
-            scalar: of numbers in [0, 1], not of vectors in the unit ball; None: where d is 1.
-            rounds: that each user answers in, whose privacy it is.
-            ratio: of the noise where none is asked for; None: the usual one.
-
-        Raises:
-            ParameterError: what cannot be had.
-        """
-        spec = SumSpec(n, d, privacy, rounds, self.honest_fraction, self.rotation)
-        numbers = d == 1 if scalar is None else scalar
-        if self.noise_ratio is not None or self.max_bits is not None:
-            wish = self.noise_ratio, self.max_bits
-            name, plan = choose(spec, *wish, self.encoding, numbers)
-        elif self.encoding is None and ratio is None:
-            name, plan = sane(spec, numbers)
-        else:
-            usual = usual_ratio(self.encoding, spec.honest / n, numbers, ratio or NOISE_RATIO)
-            name, plan = at_least(
-                lambda wish: choose(spec, wish, None, self.encoding, numbers), usual
-            )
-        return name, registered("protocol", name).planned(plan)
-
-    def calibrated(self, name: str, n: int, d: int, privacy: Privacy, **useless: Any) -> Any:
-        """The registered sum `name`, calibrated.
-
-        Args:
-            name: as registered.
-            n: users.
-            d: coordinates.
-            privacy: of the release.
-            useless: other options, that no sum takes; None: not given.
-
-        Raises:
-            ParameterError: not a sum, or one that has no use for d or for an option that was given.
-        """
-        kind = registered("protocol", name)
-        if not hasattr(kind, "calibrated") or not hasattr(kind, "size"):
-            raise ParameterError("protocol", name, "one of the sums, or of the optimisers")
-        known = inspect.signature(kind.calibrated).parameters
-        given = self.given | {key: each for key, each in useless.items() if each is not None}
-        left_out({key: value for key, value in given.items() if key not in known}, name)
-        if getattr(kind, "scalar", False) and d != 1:
-            raise ParameterError("d", d, f"1: {name} sums scalars")
-        noise = {"noise_ratio", "max_bits"}
-        sizes = kind.size(n, d, privacy)
-        try:
-            if noise <= set(known) and not noise & set(given):
-                usual = getattr(kind, "usual_ratio", NOISE_RATIO)
-                return at_least(
-                    lambda ratio: kind.calibrated(**sizes, **given, noise_ratio=ratio), usual
-                )
-            return kind.calibrated(**sizes, **given)
-        except TypeError as error:  # of a third party, with parameters of its own
-            raise ParameterError("protocol", name, f"made by n, d and privacy ({error})") from error
+HONEST = typer.Option(help="Fraction of users that are assumed to add their noise.")
+HonestFraction = Annotated[float, HONEST]
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from shuffle_sim.cli.declared import parse_number
+from shuffle_sim.cli.options import parse_number
 from shuffle_sim.cli.show import number, size
 from shuffle_sim.data.moments import NORMAL_95
 from shuffle_sim.errors import ParameterError, real

@@ -23,9 +23,9 @@ from shuffle_sim.cli.options import (
     PersonsOptions,
     PrivacyOptions,
     Repeated,
-    SumOptions,
 )
 from shuffle_sim.cli.people import Horizon, PeoplePlan, bounds_of
+from shuffle_sim.cli.sum import SumOptions
 from shuffle_sim.data.population import Unit
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.execution.budget import Budget

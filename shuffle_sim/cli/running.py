@@ -14,8 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from shuffle_sim.arrays import Floats
-from shuffle_sim.cli.declared import parse_number
-from shuffle_sim.cli.options import HostOptions
+from shuffle_sim.cli.options import HostOptions, parse_number
 from shuffle_sim.cli.show import details, notes, plural, print_fact, size
 from shuffle_sim.data.files import opened
 from shuffle_sim.data.population import Population

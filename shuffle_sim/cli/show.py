@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table as Grid
 
 from protocols.comparison.methods import Method
-from shuffle_sim.cli.declared import option
+from shuffle_sim.cli.options import option
 from shuffle_sim.data.columns import Bounds
 from shuffle_sim.data.files import check_name
 from shuffle_sim.errors import ParameterError

@@ -1,8 +1,9 @@
 """`shuffle-sim sum`: a private vector sum on real data, shown as column means."""
 
+import inspect
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Annotated, Any
 
@@ -15,13 +16,14 @@ from shuffle_sim.cli import sum_report
 from shuffle_sim.cli.counts import by_group
 from shuffle_sim.cli.data import load
 from shuffle_sim.cli.options import (
+    HONEST,
     Attacks,
     DataOptions,
     HostOptions,
     PrivacyOptions,
     Repeated,
-    SumOptions,
     left_out,
+    option,
 )
 from shuffle_sim.cli.running import Running, announce
 from shuffle_sim.cli.show import Drawn
@@ -32,7 +34,108 @@ from shuffle_sim.data.tables import Table
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.execution.options import Execution
 from shuffle_sim.privacy.guarantee import Privacy
-from shuffle_sim.protocol.encodings import NOISE_RATIO
+from shuffle_sim.privacy.planner import SumSpec
+from shuffle_sim.protocol.encodings import NOISE_RATIO, at_least, choose, sane, usual_ratio
+from shuffle_sim.registry import registered
+
+
+@dataclass(frozen=True)
+class SumOptions:
+    """How the numbers of a sum become noisy messages."""
+
+    noise_ratio: float | None = option(
+        None, "Noise allowed, as a multiple of the central Gaussian's. The fewest bits are chosen."
+    )
+    max_bits: float | None = option(
+        None,
+        "Bits allowed per user and coordinate. The least noise is chosen. It replaces "
+        "--noise-ratio.",
+    )
+    encoding: str | None = option(
+        None,
+        "How numbers become messages: carry, unary, or with --rotation buckets. Default: that of "
+        "the fewest bits.",
+    )
+    rotation: int | None = option(
+        None, "Public seed of a rotation of vectors. Many coordinates then take fewer bits."
+    )
+    honest_fraction: float = field(default=1.0, metadata={"option": HONEST})
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """Those that are not at their defaults, by name."""
+        every = ((each.name, getattr(self, each.name), each.default) for each in fields(self))
+        return {name: value for name, value, default in every if value != default}
+
+    def encoded(
+        self,
+        n: int,
+        d: int,
+        privacy: Privacy,
+        *,
+        scalar: bool | None = None,
+        rounds: int = 1,
+        ratio: float | None = None,
+    ) -> tuple[str, Any]:
+        """A sum by the encoding, or by that of the fewest bits, and its registered name.
+
+        Args:
+            n: users.
+            d: coordinates.
+            privacy: of the release.
+            scalar: of numbers in [0, 1], not of vectors in the unit ball; None: where d is 1.
+            rounds: that each user answers in, whose privacy it is.
+            ratio: of the noise where none is asked for; None: the usual one.
+
+        Raises:
+            ParameterError: what cannot be had.
+        """
+        spec = SumSpec(n, d, privacy, rounds, self.honest_fraction, self.rotation)
+        numbers = d == 1 if scalar is None else scalar
+        if self.noise_ratio is not None or self.max_bits is not None:
+            wish = self.noise_ratio, self.max_bits
+            name, plan = choose(spec, *wish, self.encoding, numbers)
+        elif self.encoding is None and ratio is None:
+            name, plan = sane(spec, numbers)
+        else:
+            usual = usual_ratio(self.encoding, spec.honest / n, numbers, ratio or NOISE_RATIO)
+            name, plan = at_least(
+                lambda wish: choose(spec, wish, None, self.encoding, numbers), usual
+            )
+        return name, registered("protocol", name).planned(plan)
+
+    def calibrated(self, name: str, n: int, d: int, privacy: Privacy, **useless: Any) -> Any:
+        """The registered sum `name`, calibrated.
+
+        Args:
+            name: as registered.
+            n: users.
+            d: coordinates.
+            privacy: of the release.
+            useless: other options, that no sum takes; None: not given.
+
+        Raises:
+            ParameterError: not a sum, or one that has no use for d or for an option that was given.
+        """
+        kind = registered("protocol", name)
+        if not hasattr(kind, "calibrated") or not hasattr(kind, "size"):
+            raise ParameterError("protocol", name, "one of the sums, or of the optimisers")
+        known = inspect.signature(kind.calibrated).parameters
+        given = self.given | {key: each for key, each in useless.items() if each is not None}
+        left_out({key: value for key, value in given.items() if key not in known}, name)
+        if getattr(kind, "scalar", False) and d != 1:
+            raise ParameterError("d", d, f"1: {name} sums scalars")
+        noise = {"noise_ratio", "max_bits"}
+        sizes = kind.size(n, d, privacy)
+        try:
+            if noise <= set(known) and not noise & set(given):
+                usual = getattr(kind, "usual_ratio", NOISE_RATIO)
+                return at_least(
+                    lambda ratio: kind.calibrated(**sizes, **given, noise_ratio=ratio), usual
+                )
+            return kind.calibrated(**sizes, **given)
+        except TypeError as error:  # of a third party, with parameters of its own
+            raise ParameterError("protocol", name, f"made by n, d and privacy ({error})") from error
 
 
 def sum_command(

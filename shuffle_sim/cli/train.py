@@ -17,11 +17,11 @@ from protocols.problems.linear_loss import LinearLoss
 from protocols.selection.models import FRACTION
 from shuffle_sim.cli import train_compare, train_report
 from shuffle_sim.cli.data import listed, load
-from shuffle_sim.cli.declared import option
 from shuffle_sim.cli.learning import OptimiserOptions, ProblemOptions, Split, Watch, selected
-from shuffle_sim.cli.options import DataOptions, HostOptions, PrivacyOptions, SumOptions
+from shuffle_sim.cli.options import DataOptions, HostOptions, PrivacyOptions, option
 from shuffle_sim.cli.running import Ahead, Bar, Running, announce
 from shuffle_sim.cli.show import Drawn, check_path, notes
+from shuffle_sim.cli.sum import SumOptions
 from shuffle_sim.data.labelled import labelled
 from shuffle_sim.data.population import Unit
 from shuffle_sim.data.tables import Table

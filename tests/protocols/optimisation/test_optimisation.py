@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from rounds import quiet
 from scipy.optimize import minimize
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
@@ -28,9 +29,7 @@ from protocols.problems.problem import Problem
 from protocols.problems.regression import Absolute, Squared
 from protocols.shuffle.acsa import ShuffleACSA
 from protocols.shuffle.gd import ShuffleGD
-from protocols.shuffle.noisy_mean import NoisyMean
 from protocols.shuffle.sgd import ShuffleSGD
-from protocols.sums.vector_sum import VectorSum
 from shuffle_sim import ParameterError, Privacy, run
 from shuffle_sim.privacy.accountant import ShuffleAccountant
 from shuffle_sim.privacy.events import GaussianEvent
@@ -77,11 +76,6 @@ PROBLEMS = {
     "ridge logistic": Problem(Logistic(), L2Ball(D, 3.0), ridge=0.1),
     "ridge hinge": Problem(Hinge(), L2Ball(D, 3.0), ridge=0.1),
 }
-
-
-def quiet(problem, batch):
-    """An average whose bits are never looked at."""
-    return NoisyMean(VectorSum(n=batch, d=problem.d, g=8, b=8, norm_bound=problem.lipschitz))
 
 
 def exact(protocol_of, problem, rows, rounds):

@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from rounds import quiet
 from sklearn.linear_model import LogisticRegression
 
 from protocols import ShuffleACSA, ShuffleGD, ShuffleSGD
@@ -16,17 +17,10 @@ from protocols.problems.domains import L2Ball
 from protocols.problems.linear_loss import LinearLoss
 from protocols.problems.losses import Linear, Logistic, MeanEstimation
 from protocols.problems.problem import Problem
-from protocols.shuffle.noisy_mean import NoisyMean
-from protocols.sums.vector_sum import VectorSum
 from shuffle_sim import ParameterError, Privacy, run
 from shuffle_sim.errors import NotFiniteError
 
 D, PRIVACY = 3, Privacy(1.0, 1e-6)
-
-
-def quiet(problem, batch):
-    """An average whose bits are never looked at."""
-    return NoisyMean(VectorSum(n=batch, d=problem.d, g=8, b=8, norm_bound=problem.lipschitz))
 
 
 def gaps(schedule, problem, row, minimiser, runs):

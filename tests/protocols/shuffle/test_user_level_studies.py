@@ -4,12 +4,11 @@ import bz2
 import importlib.util
 import json
 import sys
-from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 import pytest
+from classes import Counted
 from typer.testing import CliRunner
 
 from protocols import AcceleratedPhasedERM, L2Ball, Logistic, Problem, UserLevelGD
@@ -29,17 +28,6 @@ def study():
     spec.loader.exec_module(module)
     yield module
     del sys.modules[spec.name]
-
-
-@dataclass(frozen=True)
-class Counted(Logistic):
-    """A loss that counts the records whose derivative is asked for."""
-
-    asked: ClassVar[list[int]] = []
-
-    def derivative(self, margins, labels):
-        self.asked.append(np.size(margins))
-        return super().derivative(margins, labels)
 
 
 @pytest.mark.parametrize("kind", [UserLevelGD, AcceleratedPhasedERM])

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rounds import PRIVACY, PROBLEM, Remembers
+from rounds import PRIVACY, PROBLEM, Forgets, Redraws, Remembers
 
 from benchmarks.simulate import measure, part
 from protocols import ScalarSum, ShuffleSGD, SingleMessageSum, VectorSum
@@ -141,12 +141,8 @@ class Planted(SimRuntime):
         return super().host(self.roles.get(role, role), *arguments)
 
 
-class Redrawing(SimRuntime):
-    """Begins a lost round again with fresh entropy."""
-
-    def _put_back(self):
-        self._deployment = replace(self._deployment, entropy=self._deployment.entropy + 1)
-        super()._put_back()
+class Redrawing(Redraws, SimRuntime):
+    pass
 
 
 class ForgetfulShard(UserShard):
@@ -210,14 +206,8 @@ class StaleShard(UserShard):
         return super().answer((self.known or [broadcast])[0], blocks)
 
 
-class ForgettingRuntime(SimRuntime):
-    """Builds the analyzer again without the last round: it plans that round once more."""
-
-    def _put_back(self):
-        kept = self._over
-        self._over = kept[:-1]
-        super()._put_back()
-        self._over = kept
+class Forgetting(Forgets, SimRuntime):
+    pass
 
 
 class UnorderedShuffler(Shuffler):
@@ -240,7 +230,7 @@ ERRORS = {
     "lost frame": (planted(Shuffler, LosingShuffler), "descent", "no view was read"),
     "lost report": (planted(UserShard, ForgetfulShard), "descent", "another|ended by"),
     "stale broadcast": (planted(UserShard, StaleShard), "descent", "cohort|not charged|not-agreed"),
-    "stale state": (ForgettingRuntime, "descent", "another value|ended by"),
+    "stale state": (Forgetting, "descent", "another value|ended by"),
     "second order": (
         planted(Shuffler, UnorderedShuffler),
         "moved messages",

@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 from shuffle_sim import Execution, ParameterError
 from shuffle_sim.cli.app import _COMMANDS, app
-from shuffle_sim.cli.declared import flat, option
-from shuffle_sim.cli.options import SumOptions
+from shuffle_sim.cli.options import flat, option
+from shuffle_sim.cli.sum import SumOptions
 from shuffle_sim.execution.options import SEALING_SECONDS
 
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from protocols import CarryScalarSum
 from shuffle_sim import Budget, Privacy, run
 from shuffle_sim.cli.app import _COMMANDS, app
-from shuffle_sim.cli.declared import flat, parse_number
+from shuffle_sim.cli.options import flat, parse_number
 from shuffle_sim.cli.people import PeoplePlan
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.privacy.accountant import ShuffleAccountant

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from mortal import Chaotic, Diary, Frail, chaos, every_death, violations
 from processes import command, descendants, exposed, listening
-from rounds import PROTOCOLS, Remembers, outcome, records, rows
+from rounds import PROTOCOLS, Forgets, Redraws, Remembers, outcome, records, rows
 from runs import run
 
 from actors.runtime import RayRuntime, ray
@@ -150,22 +150,12 @@ def test_every_round_survives_a_death_at_a_random_step(tmp_path):
 # What the checker would catch
 
 
-class Redrawing(Frail):
-    """Begins a lost round again with fresh entropy."""
-
-    def _put_back(self):
-        self._deployment = replace(self._deployment, entropy=self._deployment.entropy + 1)
-        super()._put_back()
+class Redrawing(Redraws, Frail):
+    pass
 
 
-class Forgetting(Frail):
-    """Builds the analyzer anew without the last round."""
-
-    def _put_back(self):
-        kept = self._over
-        self._over = kept[:-1]
-        super()._put_back()
-        self._over = kept
+class Forgetting(Forgets, Frail):
+    pass
 
 
 class Counting(Frail):

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from processes import Watched, descendants, soon_none
+from processes import Forked, Watched, descendants, soon_none
 from rounds import PROTOCOLS, Remembers, interactive, outcome, records, rows
 from runs import run
 
@@ -33,13 +33,6 @@ TOGETHER = {"workers": 2, "placement": "together"}
 APART = {"workers": 2, "shuffler_shards": 2}
 PLACES = pytest.mark.parametrize("place", [TOGETHER, APART], ids=["together", "apart"])
 HOW = {"seed": 5, "fidelity": "literal", "block_size": 7}
-
-
-class Forked(ProcessesRuntime):
-    """Forks, though the tests' own threads run: they hold no lock that a role needs."""
-
-    def __init__(self):
-        super().__init__("fork")
 
 
 @pytest.fixture(autouse=True)

@@ -9,6 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+from processes import Forked
 from runs import run
 from words import Asked, InOrder, Pollution, Response, Wide
 
@@ -19,7 +20,6 @@ from shuffle_sim.auditing.conformance import LawError, check_pmf
 from shuffle_sim.auditing.simulation import simulate
 from shuffle_sim.errors import FrameError
 from shuffle_sim.execution.forecast import forecast
-from shuffle_sim.execution.processes import ProcessesRuntime
 from shuffle_sim.protocol.adversary import Coalition
 from shuffle_sim.protocol.randomizer import Randomizer
 from shuffle_sim.protocol.task import TaskLimits
@@ -171,13 +171,6 @@ def test_every_security_and_number_of_shards_gives_the_same(name, security, shar
     reference = summary(run(VIEWS[name], ITEMS, fidelity="literal", **HOW))
     protected = run(VIEWS[name], ITEMS, security=security, shuffler_shards=shards, **HOW)
     assert summary(protected) == reference
-
-
-class Forked(ProcessesRuntime):
-    """Forks, though the tests' own threads run: they hold no lock that a role needs."""
-
-    def __init__(self):
-        super().__init__("fork")
 
 
 @pytest.mark.parametrize("name", VIEWS)

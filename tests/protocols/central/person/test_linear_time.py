@@ -2,12 +2,11 @@
 
 import dataclasses
 import math
-from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 import pytest
 import scipy
+from classes import Counted
 
 from protocols import Hinge, L2Ball, LinearTimePhasedSGD, Logistic, Problem
 from protocols.central.person.chained_mean import ChainedMean, clipped
@@ -142,17 +141,6 @@ def test_the_printed_audit_of_algorithm_1():
     assert noise == pytest.approx(76_347, rel=1e-4)
     assert 150 / noise == pytest.approx(0.00196, rel=5e-3)  # mu; 0.2 is asked for
     assert mu_of(1.0, 1e-6) / (150 / noise) > 100
-
-
-@dataclass(frozen=True)
-class Counted(Logistic):
-    """A loss that counts how many derivatives are asked for."""
-
-    asked: ClassVar[list[int]] = []
-
-    def derivative(self, margins, labels):
-        self.asked.append(np.size(margins))
-        return super().derivative(margins, labels)
 
 
 @pytest.mark.full

@@ -1,9 +1,11 @@
 """The localised exponential mechanism: both laws, the range that the draw pays for, the bound."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
+from classes import law_p_value, rows_of
 from scipy import stats
 
 from protocols import Hinge, L2Ball, LocalisedExponential, Logistic, Problem, RealSpace, Squared
@@ -12,14 +14,6 @@ from protocols.problems import Linear
 from shuffle_sim import ParameterError, Privacy, run
 
 PURE = Privacy(1.0)
-
-
-def rows_of(n, d, seed=0):
-    rng = np.random.default_rng(seed)
-    x = rng.normal(size=(n, d))
-    x /= np.maximum(1.0, np.linalg.norm(x, axis=1))[:, None]
-    y = np.where(x[:, 0] + 0.3 * rng.normal(size=n) > 0, 1.0, -1.0)
-    return np.column_stack([x, y])
 
 
 def made(n=60, d=1, ridge=0.3, **given):
@@ -56,12 +50,7 @@ def test_both_laws_are_the_stated_ones():
     grid = np.linspace(centre[0] - algorithm.size, centre[0] + algorithm.size, 3001)
     assert grid[0] <= draws.min() <= draws.max() <= grid[-1]
     energy = np.array([function.value(np.array([w])) for w in grid])
-
-    def p_value(sharpness):
-        density = np.exp(-sharpness * (energy - energy.min()))
-        cdf = np.cumsum(density) / density.sum()
-        return stats.kstest(draws, lambda w: np.interp(w, grid, cdf)).pvalue
-
+    p_value = partial(law_p_value, draws, grid, energy)
     assert p_value(k) > 1e-6
     assert p_value(5 * k) < 1e-6
 

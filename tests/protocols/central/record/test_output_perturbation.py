@@ -1,10 +1,12 @@
 """Releases of certified minimisers: sensitivity, laws, bounds, refusals, and printed defects."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
 import scipy
+from classes import law_p_value, rows_of
 from scipy import stats
 from sklearn.linear_model import LogisticRegression, Ridge
 
@@ -38,14 +40,6 @@ from shuffle_sim.privacy.bounds import gaussian, objective, paper
 
 PURE, APPROXIMATE = Privacy(1.0), Privacy(1.0, 1e-6)
 WEIGHTED = LogisticRegression(class_weight="balanced")
-
-
-def rows_of(n, d, seed=0):
-    rng = np.random.default_rng(seed)
-    x = rng.normal(size=(n, d))
-    x /= np.maximum(1.0, np.linalg.norm(x, axis=1))[:, None]
-    y = np.where(x[:, 0] + 0.3 * rng.normal(size=n) > 0, 1.0, -1.0)
-    return np.column_stack([x, y])
 
 
 def minimiser(risk, rows, radius=1e-7):
@@ -220,12 +214,7 @@ def test_a_gibbs_draw_has_its_exact_law():
     assert made.bound == pytest.approx(1 / k)
     grid = np.linspace(-6, 6, 4001)
     energy = np.array([made.risk.objective(rows).value(np.array([w])) for w in grid])
-
-    def p_value(sharpness):
-        density = np.exp(-sharpness * (energy - energy.min()))
-        cdf = np.cumsum(density) / density.sum()
-        return stats.kstest(draws, lambda w: np.interp(w, grid, cdf)).pvalue
-
+    p_value = partial(law_p_value, draws, grid, energy)
     assert p_value(k) > 1e-6
     assert p_value(4 * k) < 1e-6
 
