@@ -4,7 +4,7 @@
 `Shuffled` its theorem.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 from shuffle_sim.errors import integer, real
@@ -12,7 +12,7 @@ from shuffle_sim.privacy.bounds import clones
 from shuffle_sim.privacy.bounds.clones import MAX_EPSILON0, NUMERICAL_ERROR, Corners
 from shuffle_sim.privacy.bounds.losses import LossLaw
 from shuffle_sim.privacy.composition import least_epsilon
-from shuffle_sim.privacy.events import NonPrivateEvent, PrivacyEvent
+from shuffle_sim.privacy.events import HonestEvent
 from shuffle_sim.privacy.planner import honest_users
 from shuffle_sim.privacy.theorems import Releases, Theorem
 
@@ -21,7 +21,7 @@ _STEPS = (40, 160)  # of the grid of losses: parts of their standard deviation
 
 
 @dataclass(frozen=True)
-class ShuffledEvent(PrivacyEvent):
+class ShuffledEvent(HonestEvent):
     """The permuted messages of a round: one of each user, by the same epsilon0-private randomiser.
 
     The randomiser is fixed before the round. A user who sends nothing does so independently of its
@@ -35,7 +35,6 @@ class ShuffledEvent(PrivacyEvent):
         neither: mass of its outcomes that are as likely as least for any two inputs; 0 likewise.
     """
 
-    honest: int
     epsilon0: float
     both: float = 0.0
     neither: float = 0.0
@@ -47,9 +46,6 @@ class ShuffledEvent(PrivacyEvent):
     def corners(self) -> Corners:
         """What is known of the randomiser."""
         return Corners(self.both, self.neither)
-
-    def with_honest(self, honest: int) -> PrivacyEvent:
-        return replace(self, honest=min(honest, self.honest)) if honest else NonPrivateEvent()
 
 
 class Shuffled(Theorem[ShuffledEvent]):

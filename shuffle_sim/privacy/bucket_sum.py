@@ -1,18 +1,18 @@
 """Sums by a secret coordinate in each bucket: the release, its theorem (docs: theory, Buckets)."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 from shuffle_sim.errors import integer, real
 from shuffle_sim.privacy.bounds import buckets as bounds
 from shuffle_sim.privacy.composition import least_epsilon
-from shuffle_sim.privacy.events import NonPrivateEvent, PrivacyEvent
+from shuffle_sim.privacy.events import HonestEvent
 from shuffle_sim.privacy.theorems import Releases, Theorem
 
 
 @dataclass(frozen=True)
-class BucketSumEvent(PrivacyEvent):
+class BucketSumEvent(HonestEvent):
     """One message of each user in each bucket: a uniform coordinate of it, and a sign.
 
     Attributes:
@@ -23,7 +23,6 @@ class BucketSumEvent(PrivacyEvent):
         span: a coordinate reaches a at this part of the norm bound.
     """
 
-    honest: int
     buckets: int
     size: int
     bias: float
@@ -45,9 +44,6 @@ class BucketSumEvent(PrivacyEvent):
     def bound(self) -> bounds.Buckets:
         """As the bounds take it."""
         return bounds.Buckets(self.honest, self.buckets, self.bias, self.flatness)
-
-    def with_honest(self, honest: int) -> PrivacyEvent:
-        return replace(self, honest=min(honest, self.honest)) if honest else NonPrivateEvent()
 
 
 class BucketSum(Theorem[BucketSumEvent]):

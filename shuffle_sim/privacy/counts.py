@@ -6,7 +6,7 @@ hold for any data of the others, and are attained.
 
 import math
 from abc import abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeVar
 
@@ -16,12 +16,12 @@ from shuffle_sim.errors import ParameterError, integer, real
 from shuffle_sim.privacy.bounds import cells, clones
 from shuffle_sim.privacy.bounds.losses import Finite, LossLaw, Pair, together
 from shuffle_sim.privacy.composition import Parts, least_epsilon
-from shuffle_sim.privacy.events import NonPrivateEvent, PrivacyEvent
+from shuffle_sim.privacy.events import HonestEvent
 from shuffle_sim.privacy.theorems import ByParts, Releases
 
 
 @dataclass(frozen=True, kw_only=True)
-class CountEvent(PrivacyEvent):
+class CountEvent(HonestEvent):
     """Messages by bin: a user's own, and noise that no bin tells from it.
 
     Attributes:
@@ -36,9 +36,6 @@ class CountEvent(PrivacyEvent):
     def __post_init__(self) -> None:
         integer("honest", self.honest, 1, 2**53)
         real("redrawn", self.redrawn, 0.0, 1.0, closed=(True, True))
-
-    def with_honest(self, honest: int) -> PrivacyEvent:
-        return replace(self, honest=min(honest, self.honest)) if honest else NonPrivateEvent()
 
 
 @dataclass(frozen=True, kw_only=True)

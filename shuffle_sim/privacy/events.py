@@ -5,10 +5,12 @@ which no theorem is registered. A new kind is a frozen dataclass with its theore
 """
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 
 from shuffle_sim.errors import integer, positive, real
-from shuffle_sim.privacy.bounds import blanket, carry, gamma, laplace
+from shuffle_sim.privacy.bounds import binomial, blanket, carry, gamma, laplace
+from shuffle_sim.privacy.bounds.domination import MIN_VARIANCE, dominating_sigma
 
 MIN_HONEST_SPLIT_MIX = 19
 """Honest users from which the analysis of split and mix holds."""
@@ -31,37 +33,10 @@ class NonPrivateEvent(PrivacyEvent):
 
 
 @dataclass(frozen=True)
-class BinomialSumEvent(PrivacyEvent):
-    """Per-coordinate counts with binomial noise: Bin(honest bits, p) added to encodings in [0,
-    steps] per user.
-
-    Attributes:
-        honest: users whose noise is counted on.
-        bits: noise bits b of each of them, per coordinate.
-        p: success probability of a noise bit.
-        steps: rounding steps g over the range; before rounding a user's vector lies in the ball of
-            radius g/2 around the middle of [0, g]^d, so that two of them are at most g apart.
-        coordinates: d.
-    """
+class HonestEvent(PrivacyEvent):
+    """A release that rests on the noise of `honest` users."""
 
     honest: int
-    bits: int
-    p: float
-    steps: int
-    coordinates: int = 1
-
-    def __post_init__(self) -> None:
-        integer("honest", self.honest)
-        integer("b", self.bits)
-        integer("n b", self.trials, 1, 2**53)
-        real("p", self.p, 0.0, 0.5)
-        integer("g", self.steps)
-        integer("d", self.coordinates)
-
-    @property
-    def trials(self) -> int:
-        """Total trials m = honest b of the noise in each coordinate."""
-        return self.honest * self.bits
 
     def with_honest(self, honest: int) -> PrivacyEvent:
         """Never more than was counted on: what others send is post-processing (appendix A.3 of the
@@ -71,7 +46,71 @@ class BinomialSumEvent(PrivacyEvent):
 
 
 @dataclass(frozen=True)
-class CarrySumEvent(PrivacyEvent):
+class BinomialEvent(HonestEvent, ABC):
+    """Bin(honest bits, p) added to each coordinate.
+
+    Attributes:
+        honest: users whose noise is counted on; 1 for a curator.
+        bits: noise bits b of each of them, per coordinate.
+        p: success probability of a noise bit.
+    """
+
+    bits: int
+    p: float
+
+    def __post_init__(self) -> None:
+        integer("honest", self.honest)
+        integer("b", self.bits)
+        integer("n b", self.trials, 1, 2**53)
+        real("p", self.p, 0.0, 0.5)
+
+    @property
+    def trials(self) -> int:
+        """Total trials m = honest b of the noise in each coordinate."""
+        return self.honest * self.bits
+
+    @property
+    @abstractmethod
+    def moves(self) -> tuple[int, float, int]:
+        """Neighbours after rounding in a coordinate and before it in l2, and the coordinates."""
+
+    def round(self, nu: float) -> tuple[float, float, int, int]:
+        """(sigma, g, d, 1) as `bounds.rounding` takes it; sigma 0 where nothing is proven.
+
+        It dominates but for nu in a coordinate.
+        """
+        most, shift, coordinates = self.moves
+        enough = binomial.variance(self.trials, self.p) >= MIN_VARIANCE
+        sigma = dominating_sigma(self.trials, self.p, most, nu) if enough else 0.0
+        return sigma, shift, coordinates, 1
+
+
+@dataclass(frozen=True)
+class BinomialSumEvent(BinomialEvent):
+    """Per-coordinate counts with binomial noise: Bin(honest bits, p) added to encodings in [0,
+    steps] per user.
+
+    Attributes:
+        steps: rounding steps g over the range; before rounding a user's vector lies in the ball of
+            radius g/2 around the middle of [0, g]^d, so that two of them are at most g apart.
+        coordinates: d.
+    """
+
+    steps: int
+    coordinates: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        integer("g", self.steps)
+        integer("d", self.coordinates)
+
+    @property
+    def moves(self) -> tuple[int, float, int]:
+        return self.steps, self.steps, self.coordinates
+
+
+@dataclass(frozen=True)
+class CarrySumEvent(HonestEvent):
     """Per-coordinate sums of floor(w + U_1 + ... + U_r) + Bin(b, 1/2), sent digit by digit with
     fair carries.
 
@@ -85,7 +124,6 @@ class CarrySumEvent(PrivacyEvent):
         span: at most this part of g is the difference in one coordinate; in (0, 1].
     """
 
-    honest: int
     sensitivity: float
     uniforms: int = 2
     bits: int = 0
@@ -105,9 +143,6 @@ class CarrySumEvent(PrivacyEvent):
             integer("b", self.bits, 0, 0)
             integer("levels", self.levels, 0, 0)
             real("g span", self.sensitivity * self.span, 0.0, 1.0, closed=(False, False))
-
-    def with_honest(self, honest: int) -> PrivacyEvent:
-        return replace(self, honest=min(honest, self.honest)) if honest else NonPrivateEvent()
 
 
 @dataclass(frozen=True)
@@ -232,7 +267,7 @@ class GaussianPairEvent(PrivacyEvent):
 
 
 @dataclass(frozen=True)
-class SplitMixEvent(PrivacyEvent):
+class SplitMixEvent(HonestEvent):
     """Per-coordinate sums modulo q with discrete Laplace noise in shares, every share of a sum in m
     messages.
 
@@ -248,7 +283,6 @@ class SplitMixEvent(PrivacyEvent):
         coordinates: d.
     """
 
-    honest: int
     planned: int
     rate: float
     steps: int
@@ -285,12 +319,9 @@ class SplitMixEvent(PrivacyEvent):
             ((self.messages - 1) * math.log2(self.honest / math.e) - math.log2(self.modulus)) / 2,
         )
 
-    def with_honest(self, honest: int) -> PrivacyEvent:
-        return replace(self, honest=min(honest, self.honest)) if honest else NonPrivateEvent()
-
 
 @dataclass(frozen=True)
-class BlanketEvent(PrivacyEvent):
+class BlanketEvent(HonestEvent):
     """One message a user by randomised response: kept with probability 1 - gamma, else one of
     `symbols` drawn uniformly.
 
@@ -300,12 +331,8 @@ class BlanketEvent(PrivacyEvent):
         symbols: K.
     """
 
-    honest: int
     gamma: float
     symbols: int
 
     def __post_init__(self) -> None:
         blanket.check(self.honest, self.gamma, self.symbols)
-
-    def with_honest(self, honest: int) -> PrivacyEvent:
-        return replace(self, honest=min(honest, self.honest)) if honest else NonPrivateEvent()

@@ -6,7 +6,7 @@ are nearer than the whole range. Docs: theory, Vector sum, "Nearer neighbours".
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from typing import Any, ClassVar, Self
@@ -15,26 +15,20 @@ import numpy as np
 
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError, integer, real
-from shuffle_sim.privacy.bounds import binomial, gaussian
-from shuffle_sim.privacy.bounds.domination import (
-    MIN_VARIANCE,
-    NUS,
-    dominating_sigma,
-    least_delta,
-    nus_near,
-)
+from shuffle_sim.privacy.bounds import gaussian
+from shuffle_sim.privacy.bounds.domination import MIN_VARIANCE, NUS, least_delta, nus_near
 from shuffle_sim.privacy.bounds.rounding import (
     delta_many_rounds,
     delta_one_round,
     epsilon_many_rounds,
-    mu_of_rounds,
 )
 from shuffle_sim.privacy.composition import least_epsilon
 from shuffle_sim.privacy.discrete import below
-from shuffle_sim.privacy.events import NonPrivateEvent, PrivacyEvent
+from shuffle_sim.privacy.events import BinomialEvent
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.mechanisms import Noise, Norm, checked
-from shuffle_sim.privacy.theorems import Releases, Theorem
+from shuffle_sim.privacy.sum_theorems import Dominated, rounds_of, units_of
+from shuffle_sim.privacy.theorems import Releases
 
 LEAST_STEPS = 64
 """Grid steps in a sensitivity, at least: rounding then costs less than 0.2 % of the noise."""
@@ -43,56 +37,35 @@ _BLOCK = 1 << 24  # random bytes at a time
 
 
 @dataclass(frozen=True)
-class BinomialShiftEvent(PrivacyEvent):
+class BinomialShiftEvent(BinomialEvent):
     """Vectors in grid steps, rounded at random, plus Bin(honest bits, p) in each coordinate.
 
     Attributes:
-        honest: users whose noise is counted on; 1 for a curator.
-        bits: noise bits of each of them, per coordinate.
-        p: success probability of a noise bit.
         shift: l2 distance of neighbours' vectors before rounding, in grid steps; a real number.
         coordinates: d.
     """
 
-    honest: int
-    bits: int
-    p: float
     shift: float
     coordinates: int
 
     def __post_init__(self) -> None:
-        integer("honest", self.honest)
-        integer("b", self.bits)
-        integer("n b", self.trials, 1, 2**53)
-        real("p", self.p, 0.0, 0.5)
+        super().__post_init__()
         real("shift", self.shift, 0.0, 2.0**40)
         integer("d", self.coordinates)
 
     @property
-    def trials(self) -> int:
-        """Total trials m = honest b of the noise in each coordinate."""
-        return self.honest * self.bits
+    def moves(self) -> tuple[int, float, int]:
+        """One coordinate counts as two, of which the other does not move.
 
-    def round(self, nu: float) -> tuple[float, float, int, int]:
-        """(sigma, g, d, 1) as `bounds.rounding` takes it; sigma 0 where nothing is proven.
-
-        It dominates but for nu in a coordinate. One coordinate counts as two, of which the other
-        does not move: the better bound of one is for data whose whole range is the shift.
+        The better bound of one is for data whose whole range is the shift.
         """
-        sigma = 0.0
-        if binomial.variance(self.trials, self.p) >= MIN_VARIANCE:
-            sigma = dominating_sigma(self.trials, self.p, math.ceil(self.shift) + 1, nu)
-        return sigma, self.shift, max(2, self.coordinates), 1
-
-    def with_honest(self, honest: int) -> PrivacyEvent:
-        return replace(self, honest=min(honest, self.honest)) if honest else NonPrivateEvent()
+        return math.ceil(self.shift) + 1, self.shift, max(2, self.coordinates)
 
 
-class BinomialShift(Theorem[BinomialShiftEvent]):
+class BinomialShift(Dominated[BinomialShiftEvent]):
     """Dominated by a Gaussian pair, with the bound of the rounding."""
 
     event = BinomialShiftEvent
-    near_gaussian = True
     source = (
         "binomial-Gaussian domination for nearer neighbours "
         "(docs: theory, Vector sum, Nearer neighbours)"
@@ -106,40 +79,23 @@ class BinomialShift(Theorem[BinomialShiftEvent]):
         if not delta:
             return math.inf
         found = []
-        for nu in nus_near(delta, self._units(events)):
-            found.append(epsilon_many_rounds(delta, self._rounds(events, nu), nu))
-            if self._alone(events) and delta > nu * self._units(events):
+        for nu in nus_near(delta, units_of(events)):
+            found.append(epsilon_many_rounds(delta, rounds_of(events, nu), nu))
+            if self._alone(events) and delta > nu * units_of(events):
                 one = partial(self._delta, events, nu=nu)
                 found.append(least_epsilon(one, delta))
         return min(found)
 
     def delta(self, events: Releases[BinomialShiftEvent], epsilon: float) -> float:
-        return least_delta(partial(self._delta, events, epsilon), self._units(events))
+        return least_delta(partial(self._delta, events, epsilon), units_of(events))
 
     def _delta(self, events: Releases[BinomialShiftEvent], epsilon: float, nu: float) -> float:
         """One round alone has the better bound."""
-        rounds = self._rounds(events, nu)
+        rounds = rounds_of(events, nu)
         if self._alone(events):
             sigma, shift, d, _ = rounds[0]
             return delta_one_round(epsilon, sigma, shift, d, nu)
         return delta_many_rounds(epsilon, rounds, nu)
-
-    def gaussian(self, events: Releases[BinomialShiftEvent], share: float) -> tuple[float, float]:
-        if share <= 0:
-            return math.inf, share
-        nu = nus_near(share, self._units(events))[0]
-        mu = float(mu_of_rounds(self._rounds(events, nu), share))
-        return mu, share + nu * self._units(events)
-
-    @staticmethod
-    def _rounds(
-        events: Releases[BinomialShiftEvent], nu: float
-    ) -> list[tuple[float, float, int, int]]:
-        return [(*event.round(nu)[:3], count) for event, count in events]
-
-    @staticmethod
-    def _units(events: Releases[BinomialShiftEvent]) -> int:
-        return sum(max(2, event.coordinates) * count for event, count in events)
 
     @staticmethod
     def _alone(events: Releases[BinomialShiftEvent]) -> bool:

@@ -2,17 +2,12 @@
 
 import math
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import scipy
 
 from shuffle_sim.privacy.bounds import binomial, blanket, laplace, renyi
-from shuffle_sim.privacy.bounds.domination import (
-    MIN_VARIANCE,
-    dominating_sigma,
-    least_delta,
-    nus_near,
-)
+from shuffle_sim.privacy.bounds.domination import least_delta, nus_near
 from shuffle_sim.privacy.bounds.rounding import (
     delta_many_rounds,
     delta_one_round,
@@ -20,7 +15,7 @@ from shuffle_sim.privacy.bounds.rounding import (
     mu_of_rounds,
 )
 from shuffle_sim.privacy.composition import least_epsilon
-from shuffle_sim.privacy.events import BinomialSumEvent, BlanketEvent, SplitMixEvent
+from shuffle_sim.privacy.events import BinomialEvent, BinomialSumEvent, BlanketEvent, SplitMixEvent
 from shuffle_sim.privacy.theorems import Releases, Theorem
 
 EXACT = "exact two-sided binomial accounting (docs: theory, Scalar sum)"
@@ -42,11 +37,36 @@ _Sums = Releases[BinomialSumEvent]
 _USUAL = 1e-12  # total variation at which a rule is named where no delta is given
 
 
-class BinomialSumTheorem(Theorem[BinomialSumEvent]):
+BinomialT = TypeVar("BinomialT", bound=BinomialEvent)
+
+
+def units_of(events: Releases[Any]) -> int:
+    """Coordinates of all rounds."""
+    return sum(count * event.moves[2] for event, count in events)
+
+
+def rounds_of(events: Releases[Any], nu: float) -> list[tuple[float, float, int, int]]:
+    """(sigma, g, d, count) as `rounding` takes them; what is not dominated has sigma 0."""
+    return [(*event.round(nu)[:3], count) for event, count in events]
+
+
+class Dominated(Theorem[BinomialT]):
+    """Rounds of binomial noise, each dominated by a Gaussian pair."""
+
+    near_gaussian = True
+
+    def gaussian(self, events: Releases[BinomialT], share: float) -> tuple[float, float]:
+        if share <= 0:
+            return math.inf, share
+        units = units_of(events)
+        nu = nus_near(share, units)[0]
+        return float(mu_of_rounds(rounds_of(events, nu), share)), share + nu * units
+
+
+class BinomialSumTheorem(Dominated[BinomialSumEvent]):
     """Binomial sums: exact for one scalar, else dominated by Gaussians (docs: theory)."""
 
     event = BinomialSumEvent
-    near_gaussian = True
     source = ONE_ROUND
     examples = (
         BinomialSumEvent(1000, 20, 0.5, 10),
@@ -75,22 +95,12 @@ class BinomialSumTheorem(Theorem[BinomialSumEvent]):
         few = _few_coins(events)
         return min(_delta(events, epsilon), renyi.delta_few_coins(epsilon, *few) if few else 1.0)
 
-    def gaussian(self, events: _Sums, share: float) -> tuple[float, float]:
-        if share <= 0:
-            return math.inf, share
-        nu = nus_near(share, _coordinates(events))[0]
-        return float(mu_of_rounds(_rounds(events, nu), share)), share + nu * _coordinates(events)
-
-
-def _coordinates(events: _Sums) -> int:
-    return sum(count * event.coordinates for event, count in events)
-
 
 @lru_cache(maxsize=4096)
 def _rule(events: _Sums, nu: float) -> str:
-    if _coordinates(events) == 1:
+    if units_of(events) == 1:
         return EXACT
-    if not all(_dominated(event, nu) for event, _ in events):
+    if not all(event.round(nu)[0] > 0 for event, _ in events):
         return BASIC
     return ONE_ROUND if len(events) == 1 and events[0][1] == 1 else MANY_ROUNDS
 
@@ -102,30 +112,9 @@ def _few_coins(events: _Sums) -> tuple[int, float, int, int] | None:
     return shape if not more and count == 1 and renyi.applies(*shape) else None
 
 
-def _dominated(event: BinomialSumEvent, nu: float) -> bool:
-    """Whether the domination lemma says anything about the event."""
-    enough = binomial.variance(event.trials, event.p) >= MIN_VARIANCE
-    return enough and dominating_sigma(event.trials, event.p, event.steps, nu) > 0
-
-
-def _rounds(events: _Sums, nu: float) -> list[tuple[float, int, int, int]]:
-    """(sigma, g, d, count) as `rounding` takes them; what is not dominated has sigma 0."""
-    return [
-        (
-            dominating_sigma(event.trials, event.p, event.steps, nu)
-            if _dominated(event, nu)
-            else 0.0,
-            event.steps,
-            event.coordinates,
-            count,
-        )
-        for event, count in events
-    ]
-
-
 @lru_cache(maxsize=4096)
 def _epsilon(events: _Sums, delta: float) -> float:
-    event, units = events[0][0], _coordinates(events)
+    event, units = events[0][0], units_of(events)
     if units == 1:
         return binomial.epsilon(event.trials, event.p, event.steps, delta)
     found = math.inf
@@ -140,8 +129,8 @@ def _epsilon_at(events: _Sums, delta: float, nu: float, most: float) -> float:
     if rule == BASIC:
         return _basic_epsilon(events, delta)
     if rule == MANY_ROUNDS:
-        return epsilon_many_rounds(delta, _rounds(events, nu), nu)
-    ((sigma, g, d, _),) = _rounds(events, nu)
+        return epsilon_many_rounds(delta, rounds_of(events, nu), nu)
+    ((sigma, g, d, _),) = rounds_of(events, nu)
     if delta <= d * nu:
         return math.inf
     return least_epsilon(lambda epsilon: delta_one_round(epsilon, sigma, g, d, nu), delta, most)
@@ -149,7 +138,7 @@ def _epsilon_at(events: _Sums, delta: float, nu: float, most: float) -> float:
 
 @lru_cache(maxsize=4096)
 def _delta(events: _Sums, epsilon: float) -> float:
-    event, units = events[0][0], _coordinates(events)
+    event, units = events[0][0], units_of(events)
     if units == 1:
         return binomial.delta(event.trials, event.p, event.steps, epsilon)
     return least_delta(lambda nu: _delta_at(events, epsilon, nu), units)
@@ -158,9 +147,9 @@ def _delta(events: _Sums, epsilon: float) -> float:
 def _delta_at(events: _Sums, epsilon: float, nu: float) -> float:
     rule = _rule(events, nu)
     if rule == MANY_ROUNDS:
-        return delta_many_rounds(epsilon, _rounds(events, nu), nu)
+        return delta_many_rounds(epsilon, rounds_of(events, nu), nu)
     if rule == ONE_ROUND:
-        ((sigma, g, d, _),) = _rounds(events, nu)
+        ((sigma, g, d, _),) = rounds_of(events, nu)
         return delta_one_round(epsilon, sigma, g, d, nu)
     return _basic_delta(events, epsilon)
 
@@ -177,7 +166,7 @@ def _basic_delta(events: _Sums, epsilon: float) -> float:
 
 
 def _basic_epsilon(events: _Sums, delta: float) -> float:
-    share = delta / _coordinates(events)
+    share = delta / units_of(events)
     if share >= 1:
         return 0.0
     return sum(
