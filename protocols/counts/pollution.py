@@ -9,8 +9,8 @@ from functools import cached_property, lru_cache
 import numpy as np
 import scipy
 
-from protocols.counts.randomizer import MAX_BINS, Noisy, Words, central_range, place
-from shuffle_sim.arrays import Floats, Values
+from protocols.counts.randomizer import MAX_BINS, Noisy, Words, central_range
+from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError, integer
 from shuffle_sim.privacy.bounds import cells
 from shuffle_sim.privacy.counts import PollutionEvent
@@ -204,9 +204,6 @@ class Polluting(Noisy):
 @dataclass(frozen=True)
 class Categories(Polluting):
     """The number of the category itself, under noise in all of them."""
-
-    def admit(self, values: Values) -> tuple[Values, int]:
-        return place(values, self.bins)
 
     def own(self, xs: Floats, rng: np.random.Generator) -> Words:
         return xs.reshape(len(xs), 1).astype(np.int64)

@@ -7,9 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.counts.items import items_of
-from protocols.counts.pollution import Polluting
-from protocols.counts.randomizer import Words, place
-from shuffle_sim.arrays import Floats, Values
+from protocols.counts.pollution import Categories
+from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import integer
 from shuffle_sim.protocol.query import Query
 
@@ -55,11 +54,5 @@ class Children(Query):
 
 
 @dataclass(frozen=True)
-class Prefixes(Polluting):
+class Prefixes(Categories):
     """The place of a child, under noise in all of them."""
-
-    def admit(self, values: Values) -> tuple[Values, int]:
-        return place(values, self.bins)
-
-    def own(self, xs: Floats, rng: np.random.Generator) -> Words:
-        return xs.reshape(len(xs), 1).astype(np.int64)

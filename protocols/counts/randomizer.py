@@ -30,6 +30,10 @@ class Counting(Randomizer):
     def bins(self) -> int:
         """How many there are."""
 
+    def admit(self, values: Values) -> tuple[Values, int]:
+        """Numbers of bins, and -1 for what is none."""
+        return place(values, self.bins)
+
     @abstractmethod
     def estimate(self, tally: Tally) -> Floats:
         """Unbiased counts, (bins,)."""

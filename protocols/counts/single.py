@@ -169,9 +169,6 @@ class Unary(_Bernoulli):
     def _counts(self, tally: Tally) -> Floats:
         return np.asarray(tally.sums, np.float64)
 
-    def admit(self, values: Values) -> tuple[Values, int]:
-        return place(values, self.categories)
-
     def randomize(self, x: Floats, rng: np.random.Generator) -> Messages:
         return self.reports(np.asarray(x)[None], rng)
 
@@ -229,9 +226,6 @@ class FixedBlanket(Counting):
     @property
     def per_label(self) -> int:
         return self.each + 1
-
-    def admit(self, values: Values) -> tuple[Values, int]:
-        return place(values, self.categories)
 
     def randomize(self, x: Floats, rng: np.random.Generator) -> Messages:
         own = [int(x)] * (float(x) >= 0)

@@ -8,8 +8,8 @@ from functools import cached_property, lru_cache
 import numpy as np
 import scipy
 
-from protocols.counts.randomizer import MAX_BINS, Noisy, Words, central_range, place
-from shuffle_sim.arrays import Floats, Values
+from protocols.counts.randomizer import MAX_BINS, Noisy, Words, central_range
+from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import integer
 from shuffle_sim.privacy.bounds import cells
 from shuffle_sim.privacy.count_planner import TwoSidedNoise
@@ -78,9 +78,6 @@ class TwoSided(Noisy):
             batch=self.batch,
             redrawn=min(1.0, self.planned * self.beyond),
         )
-
-    def admit(self, values: Values) -> tuple[Values, int]:
-        return place(values, self.categories)
 
     def randomize(self, x: Floats, rng: np.random.Generator) -> Messages:
         own = [2 * int(x)] * (float(x) >= 0)

@@ -25,6 +25,7 @@ from protocols.erm.solver import certify
 from protocols.erm.solver.minimise import SOLVERS
 from protocols.problems.domains import Box, Domain, L2Ball, RealSpace
 from protocols.problems.loss import refuse_rows
+from protocols.problems.problem import Problem
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError, real
 from shuffle_sim.privacy.events import GaussianPairEvent, PrivacyEvent, RangeEvent
@@ -233,6 +234,16 @@ def demand_fast(risk: Risk) -> Risk:
         allowed = f"at least {least:.3g}: below, a draw may take for ever"
         raise ParameterError("ridge", risk.ridge, allowed)
     return risk
+
+
+def unbounded(problem: Problem, ridge: float) -> Risk:
+    """The risk over R^d, for draws that end in time whatever the rows.
+
+    Raises:
+        ParameterError: what the problem's own domain refuses, or as `demand_fast`.
+    """
+    Risk.of(problem, ridge)
+    return demand_fast(Risk.of(Problem(problem.loss, RealSpace(problem.d), ridge)))
 
 
 def demand_digits(risk: Risk, rows: NDArray[Any]) -> None:

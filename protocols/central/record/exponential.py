@@ -18,23 +18,20 @@ from protocols.central.record.density import (
     Potential,
     demand_digits,
     demand_fast,
+    unbounded,
 )
 from protocols.central.record.minimum import OneRelease, demand_case, shown
 from protocols.central.record.output_perturbation import OutputPerturbation
-from protocols.erm.cells import (
-    MOST_PARAMETERS,
-    demand_gentle,
-)
+from protocols.erm.cells import MOST_PARAMETERS, demand_gentle
 from protocols.erm.risk import Risk
 from protocols.optimisation.choices import Choices
 from protocols.optimisation.search import least
 from protocols.optimisation.setting import Setting
-from protocols.problems.domains import L2Ball, RealSpace
+from protocols.problems.domains import L2Ball
 from protocols.problems.problem import Problem
 from shuffle_sim.errors import ParameterError, positive, real
 from shuffle_sim.privacy.bounds import gaussian
 from shuffle_sim.privacy.guarantee import Privacy
-from shuffle_sim.protocol.release import Release
 
 
 class Gibbs(OneRelease):
@@ -50,6 +47,7 @@ class Gibbs(OneRelease):
 
     takes = ("ridge",)
     """In place of the problem's."""
+    mechanism: Density
     assumptions = ("the time of the draw is not observed: it depends on the data",)
 
     def __init__(self, *, n: int, problem: Problem, privacy: Privacy, ridge: float) -> None:
@@ -98,9 +96,7 @@ class Gibbs(OneRelease):
     @classmethod
     def _risk(cls, problem: Problem, ridge: float, n: int, privacy: Privacy) -> Risk:
         """What is drawn from, if that ends in time whatever the rows."""
-        Risk.of(problem, ridge)
-        space = Problem(problem.loss, RealSpace(problem.d), ridge)
-        return demand_fast(Risk.of(space))
+        return unbounded(problem, ridge)
 
     @classmethod
     def _draw(cls, privacy: Privacy) -> Density:
@@ -120,10 +116,6 @@ class Gibbs(OneRelease):
         k = mechanism.sharpness(risk.strong_convexity, risk.domain, sensitivity)
         more = risk.ridge - problem.ridge
         return risk.d / k + (more * problem.domain.radius**2 / 2 if more > 0 else 0.0)
-
-    @property
-    def release(self) -> Release:
-        return Release.of(self.everyone, self.statistic, self.mechanism)
 
 
 class ExponentialMechanism(Gibbs):

@@ -17,7 +17,7 @@ from protocols.central.record.density import (
     ExponentialDraw,
     Potential,
     demand_digits,
-    demand_fast,
+    unbounded,
 )
 from protocols.central.record.minimum import (
     CERTIFIED,
@@ -32,7 +32,7 @@ from protocols.erm.solver import THETA
 from protocols.erm.solver.public import check_radius, named
 from protocols.optimisation.choices import Choices
 from protocols.optimisation.setting import Setting
-from protocols.problems.domains import L2Ball, RealSpace
+from protocols.problems.domains import L2Ball
 from protocols.problems.problem import Problem
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError, real
@@ -91,7 +91,7 @@ class LocalisedExponential(OfRisk[Place]):
             ParameterError: naming the parameter, its value and what is allowed.
         """
         self.n, self.problem, self.privacy = demand_case(n, privacy), problem, privacy
-        self.risk = _risk(problem, ridge)
+        self.risk = unbounded(problem, ridge)
         self.share = real("share", share, 0.0, 1.0, closed=(False, False))
         self.miss = real("miss", miss, 0.0, 1.0, closed=(False, False))
         exact, _ = self.risk.sensitivity(self.n)
@@ -116,7 +116,7 @@ class LocalisedExponential(OfRisk[Place]):
         found: list[tuple[float, float, float, _Plan]] = []
         for each in [kept] if kept is not None else _RIDGES.tolist():
             try:
-                plan = _Plan(problem, _risk(problem, each), n, privacy.epsilon, theta)
+                plan = _Plan(problem, unbounded(problem, each), n, privacy.epsilon, theta)
             except ParameterError as error:
                 if kept is None and error.parameter == "ridge":
                     continue
@@ -222,13 +222,3 @@ class _Plan:
     @cached_property
     def _exact(self) -> float:
         return self.risk.sensitivity(self.n)[0]
-
-
-def _risk(problem: Problem, ridge: float) -> Risk:
-    """Over R^d.
-
-    Raises:
-        ParameterError: what a rejection sampler may take for ever on.
-    """
-    Risk.of(problem, ridge)
-    return demand_fast(Risk.of(Problem(problem.loss, RealSpace(problem.d), ridge)))

@@ -1,7 +1,7 @@
 """What algorithms share that release something of one certified minimiser."""
 
 import math
-from abc import ABC, abstractmethod
+from abc import ABC
 from dataclasses import dataclass
 from typing import Any, Generic
 
@@ -16,8 +16,15 @@ from shuffle_sim.arrays import Floats
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.errors import ParameterError, integer
 from shuffle_sim.privacy.guarantee import Privacy
+from shuffle_sim.privacy.mechanisms import Mechanism
 from shuffle_sim.protocol.base import State, check_rows
-from shuffle_sim.protocol.release import CentralAlgorithm, Release, Sensitivity, WholeStatistic
+from shuffle_sim.protocol.release import (
+    CentralAlgorithm,
+    Release,
+    Sensitivity,
+    Statistic,
+    WholeStatistic,
+)
 
 CERTIFIED = "the polisher ends: a certificate is reached for any data"
 
@@ -78,14 +85,21 @@ class OfRisk(Optimiser[State], CentralAlgorithm[State], ABC, Generic[State]):
 
 
 class OneRelease(OfRisk[Floats | None]):
-    """A central optimiser of a single release, which starts nowhere."""
+    """A central optimiser of a single release, which starts nowhere.
+
+    Attributes:
+        statistic: of all rows.
+        mechanism: what makes it private.
+    """
 
     rounds = 1
+    statistic: Statistic
+    mechanism: Mechanism[Any]
 
     @property
-    @abstractmethod
     def release(self) -> Release:
         """The one release."""
+        return Release.of(self.everyone, self.statistic, self.mechanism)
 
     def finish(self, released: Floats) -> Floats:
         """The output, of what was released; post-processing."""

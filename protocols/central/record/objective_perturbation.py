@@ -41,7 +41,7 @@ from shuffle_sim.privacy.events import (
 )
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.mechanisms import Mechanism, Norm
-from shuffle_sim.protocol.release import Release, Sensitivity, WholeStatistic
+from shuffle_sim.protocol.release import Sensitivity, WholeStatistic
 
 _SHARE = 0.01  # of epsilon, for the certified distance from the minimiser
 _STOP = 1e-5  # of the gradient of the sum at which the solver may stop, in units of L
@@ -192,10 +192,6 @@ class ObjectivePerturbation(OneRelease):
         made = cls(n=n, problem=problem, privacy=privacy, ridge=best, solver=solver)
         made.bound, made.choices = value, {"ridge": f"{shown(best)}: least proven bound"}
         return made
-
-    @property
-    def release(self) -> Release:
-        return Release.of(self.everyone, self.statistic, self.mechanism)
 
 
 def _risk(problem: Problem, ridge: float) -> Risk:

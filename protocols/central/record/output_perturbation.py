@@ -39,7 +39,6 @@ from shuffle_sim.errors import ParameterError, integer, positive, real
 from shuffle_sim.privacy.bounds import paper
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.mechanisms import Gaussian, L2Laplace, Noise
-from shuffle_sim.protocol.release import Release
 
 _RIDGES = np.geomspace(1e-9, 1e3, 241)
 
@@ -64,6 +63,8 @@ class OutputPerturbation(OneRelease):
     expected loss of new rows. A ridge and a noise not given are those of the least bound."""
     kind: ClassVar[type[Risk]] = Risk
     solver: ClassVar[str] = "newton"
+    statistic: Minimum
+    mechanism: Noise
     assumptions = (CERTIFIED,)
 
     def __init__(
@@ -236,10 +237,6 @@ class OutputPerturbation(OneRelease):
     def shift(self) -> float:
         """D + 2 r, for which the noise pays."""
         return self.statistic.sensitivity.value
-
-    @property
-    def release(self) -> Release:
-        return Release.of(self.everyone, self.statistic, self.mechanism)
 
     def finish(self, released: Floats) -> Floats:
         return self.risk.domain.project(released) if self.projected else released
