@@ -185,9 +185,11 @@ class Company(Draws):
         sent: dict[str, list[bytes]] = {"answer": [], "view": []}
         for each in stations:
             each.watch = lambda method, _, value: sent.get(method, []).append(_bytes(value))
-        gathered = [each.gather(broadcast) for each in stations]
-        answers, sent["answer"] = sent["answer"], []
-        views = []
+        gathered, answers, views = [], [], []
+        for each in stations:
+            gathered.append(each.gather(broadcast))
+            answers.append(b"".join(sent["answer"]))  # of some blocks at a time
+            sent["answer"] = []
         for target, each in enumerate(stations):
             frames = [row[target] for row in gathered if row[target]]
             sent["view"] = []

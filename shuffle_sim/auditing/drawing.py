@@ -1,6 +1,7 @@
 """The draws of users: streams of every run, round, role and place; long blocks of every kernel."""
 
 from dataclasses import replace
+from functools import cached_property
 from itertools import product
 
 import numpy as np
@@ -28,6 +29,7 @@ _ROUNDS = *range(24), 31, 32, 33, 64, 128, 256, 1 << 10, 1 << 16, 1 << 20, (1 <<
 _LONG = 600_000  # draws of a block beyond every kernel's pieces, at most
 _STRONG = 5_000  # of them that a cryptographic generator makes
 _SUMS = 96  # of such a block
+_DATA, _TURNS = 15, 1 << 10  # data that are tried, of so many coordinates at most
 
 
 class Draws(Searches):
@@ -107,12 +109,22 @@ class Draws(Searches):
         places = np.unique([self.group - 1, rng.integers(0, self.group)])
         return self.alike, np.arange(0, self.labels, self.group)[:16] + places[:, None]
 
-    @property
+    @cached_property
     def alike(self) -> Floats:
-        """A datum that is rounded at random."""
+        """A datum that is rounded at random: of some the one whose report varies most."""
         first, second = (np.atleast_1d(x) for x in self.randomizer.worst_pair())
         middle, reach = (first + second) / 2, float(np.linalg.norm(second - first)) / 2
-        return np.asarray(middle + 0.47 * reach * self.directions()[1])
+        rng, ways = np.random.default_rng([self.entropy, 19]), self.directions()[1:2]
+        if len(first) <= _TURNS:
+            others = rng.normal(size=(_DATA, len(first)))
+            ways += list(others / np.linalg.norm(others, axis=1, keepdims=True))
+        return max((middle + 0.47 * reach * way for way in ways), key=self._variance)
+
+    def _variance(self, x: Floats) -> float:
+        """Of what a user with this datum sends, over the first labels."""
+        laws = (self.pmf(x, label) for label in range(0, self.labels, self.group)[:16])
+        means = ((law, np.arange(len(law)) - law @ np.arange(len(law))) for law in laws)
+        return sum(float(law @ away**2) for law, away in means)
 
     def _drawn(
         self, way: Way, fidelity: str, size: int, users: int, rounds: tuple[int, ...], flipped: int

@@ -125,23 +125,28 @@ def check_products(sums: Floats, seen: Floats, alarm: float, what: str) -> None:
 
 
 def check_series(series: Series, alarm: float, what: str) -> None:
-    """Draws are independent: windows, lags, frames two by two, and sums of neighbours.
+    """Draws are independent: windows, lags, frames two by two, places, and sums of neighbours.
 
     Raises:
         LawError: naming what is off; by chance with probability `alarm`.
     """
-    for pmf, law in zip(series.pmfs, range(len(series.pmfs)), strict=True):
+    laws = range(len(series.pmfs))
+    for pmf, law in zip(series.pmfs, laws, strict=True):
         mine = series.values[:, series.places == law]
         if mine.size and (mine.min() < 0 or mine.max() >= len(pmf)):
             raise LawError(f"{what}: a draw has probability 0")
-    check_repeats([series.values], series.collision, alarm / 5, what)
+    check_repeats([series.values], series.collision, alarm / 6, what)
     centred, variance = series.centred
-    check_frames(centred, variance, alarm / 5, what)
-    check_lags(centred, float(variance.max(initial=0.0)), alarm / 5, what)
-    _check_groups(series, alarm / 5, what)
-    by_law = enumerate(series.pmfs)
-    tails = [tail_sums(series.values[:, series.places == law], pmf) for law, pmf in by_law]
-    judge_tails(tails, alarm / 5, f"{what}, law, end, depth of a tail")
+    check_frames(centred, variance, alarm / 6, what)
+    check_lags(centred, float(variance.max(initial=0.0)), alarm / 6, what)
+    by_law = [(centred[:, series.places == law], variance[series.places == law]) for law in laws]
+    check_places(by_law, alarm / 6, what)
+    _check_groups(series, alarm / 6, what)
+    tails = [
+        tail_sums(series.values[:, series.places == law], pmf)
+        for law, pmf in enumerate(series.pmfs)
+    ]
+    judge_tails(tails, alarm / 6, f"{what}, law, end, depth of a tail")
 
 
 def check_frames(centred: Floats, variance: Floats, alarm: float, what: str) -> None:
@@ -154,6 +159,22 @@ def check_frames(centred: Floats, variance: Floats, alarm: float, what: str) -> 
     gram, seen = part @ part.T, (part**2 * variance[:kept]).sum(axis=1)
     upper = np.triu_indices(frames, 1)
     check_products(gram[upper], seen[upper[0]], alarm, f"{what}, two frames")
+
+
+def check_places(by_law: Sequence[tuple[Floats, Floats]], alarm: float, what: str) -> None:
+    """Draws spread as their law at every place of a frame, and at all that are 2, 4, 8, ... apart.
+
+    by_law: draws of each law, (frames, draws), and their variance at each place.
+    """
+    off, seen = list[Floats](), list[Floats]()
+    for centred, variance in by_law:
+        # Of squares no variance is larger than their mean.
+        for sums in (centred.sum(axis=0), (centred**2 - variance).sum(axis=0)):
+            for apart in (sums.size, *(2**power for power in range(1, sums.size.bit_length()))):
+                places = np.arange(sums.size) % apart
+                off.append(np.bincount(places, sums).astype(float))
+                seen.append(np.bincount(places, len(centred) * variance).astype(float))
+    check_products(np.concatenate(off), np.concatenate(seen), alarm, f"{what}, places")
 
 
 def check_columns(values: Ints, pmfs: Sequence[Floats], alarm: float, what: str) -> None:

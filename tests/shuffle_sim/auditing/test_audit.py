@@ -23,6 +23,7 @@ from protocols import (
     SplitAndMixSum,
     VectorSum,
 )
+from protocols.counts.single import Response
 from protocols.shuffle import OneShotAverage
 from protocols.sums.binomial import BinomialRandomizer
 from shuffle_sim import Guarantee, ParameterError, Privacy
@@ -271,6 +272,7 @@ def test_frames_of_little_chance_that_agree_are_no_alarm():
         n=60, categories=4, privacy=Privacy(3.0, 1e-4), method="response"
     ).randomizer
     bits = bits_of_chance(randomizer, np.zeros(1), 0)
+    assert isinstance(randomizer, Response)
     assert bits == pytest.approx(math.log2(1 + 3 * math.exp(-randomizer.epsilon0)))
     assert chance_of(28, [4 * bits] * 48) > 0.1  # by the mean of all laws it was 2^-34
     assert chance_of(48, [4 * bits] * 48) < 2.0**-30  # power: all agree
