@@ -56,8 +56,11 @@ def mu_of(epsilon: float, delta: float) -> float:
 def epsilon_gdp(delta: float, mu: float) -> float:
     """The smallest epsilon >= 0 at which N(mu, 1) and N(0, 1) are indistinguishable at `delta`.
 
-    Rounded up. For mu of at most 1e8 and delta of at least 1e-300.
+    Rounded up; infinite for mu above 1e8, where doubles do not find it. For delta of at least
+    1e-300.
     """
+    if mu > 1e8:  # epsilon is above 1e15 there
+        return math.inf
     if mu <= 0 or delta_gdp(0.0, mu) <= delta:
         return 0.0
     high = mu * mu / 2 + mu * math.sqrt(2 * math.log(1 / delta)) + 1

@@ -30,8 +30,11 @@ from shuffle_sim import Guarantee, ParameterError, Privacy
 from shuffle_sim.auditing.asked import Asked
 from shuffle_sim.auditing.audit import audit, others
 from shuffle_sim.auditing.checks import Checks
+from shuffle_sim.auditing.conformance import LawError
 from shuffle_sim.auditing.empirical import canaries, gaussian_estimate, whole_runs
 from shuffle_sim.auditing.plan import plan_of
+from shuffle_sim.auditing.scores import ranked
+from shuffle_sim.auditing.sequences import check_places
 from shuffle_sim.auditing.stated import ORDERED
 from shuffle_sim.auditing.watching import bits_of_chance, chance_of
 from shuffle_sim.privacy.accountant import ShuffleAccountant
@@ -286,3 +289,18 @@ def test_the_chance_that_frames_agree_is_that_of_all_outcomes():
             laws = (2**-each if hit else 1 - 2**-each for hit, each in zip(hits, bits, strict=True))
             every += math.prod(laws) * (sum(hits) >= same)
         assert chance_of(same, bits) == pytest.approx(every)
+
+
+def test_places_of_a_block_are_looked_at():
+    """Draws of one law pass; one in 64 that is always the middle is seen by its squares."""
+    pmf = np.full(5, 0.2)
+    draws = np.random.default_rng(0).integers(0, 5, (4, 40_000))
+    ranks, variance = ranked(pmf)
+
+    def check(values):
+        check_places([(ranks[values], np.full(values.shape[1], variance))], 1e-9, "draws")
+
+    check(draws)
+    draws[:, 63::64] = 2
+    with pytest.raises(LawError, match="places"):
+        check(draws)

@@ -147,3 +147,13 @@ def test_bad_input_is_refused_by_name(make, parameter):
     with pytest.raises(ParameterError) as caught:
         make()
     assert caught.value.parameter == parameter
+
+
+def test_noise_too_little_for_the_lemma_has_no_epsilon():
+    """The Gaussian pair is too far apart for doubles: infinite, in place of no answer."""
+    assert (
+        ShuffleAccountant().compose(BinomialShiftEvent(10, 4, 0.5, 1.5, 2)).get_epsilon(1e-6)
+        == math.inf
+    )
+    enough = ShuffleAccountant().compose(BinomialShiftEvent(100, 4, 0.5, 1.5, 2))
+    assert 0 < enough.get_epsilon(1e-6) < 2
