@@ -13,6 +13,7 @@ from shuffle_sim.auditing.conformance import LawError, check_variance
 from shuffle_sim.auditing.searching import Searches
 from shuffle_sim.auditing.sequences import (
     Series,
+    check_axes,
     check_columns,
     check_frames,
     check_repeats,
@@ -157,7 +158,7 @@ class Draws(Searches):
         if way[1] != GENERATORS[0]:
             rounds, runs = _ROUNDS[::6], _TURNED[::3]
         drawn = [self._drawn(way, fidelity, size, users, rounds, bits) for bits in runs]
-        self._independent(drawn, alarm)
+        self._independent(drawn, len(rounds), alarm)
 
     def _long(self, way: Way, fidelity: str, alarm: float) -> None:
         """A block beyond the pieces of every kernel, and its sums."""
@@ -171,21 +172,23 @@ class Draws(Searches):
             return
         self._independent(
             [self._drawn(way, fidelity, users, users, _ROUNDS[:2], bits) for bits in _TURNED[:2]],
+            2,
             alarm,
         )
         if fidelity == "counts" and not strong and not hasattr(self.randomizer, "modulus"):
             self._long_sums(way, users, alarm)
 
-    def _independent(self, runs: list[NDArray[np.int64]], alarm: float) -> None:
+    def _independent(self, runs: list[NDArray[np.int64]], rounds: int, alarm: float) -> None:
         """Frames of several runs: in the order of users, and in that of labels."""
         (x, labels), every = self._alike, np.concatenate(runs)
         for place, each in enumerate(labels):
             frames, pmfs = every[:, :, place], [self.pmf(x, one) for one in each]
             by_label = frames.transpose(0, 2, 1).reshape(len(frames), -1)
             laws = np.repeat(np.arange(len(pmfs)), frames.shape[1])
-            series, share = Series(by_label, pmfs, laws), alarm / 3 / len(labels)
+            series, share = Series(by_label, pmfs, laws), alarm / 4 / len(labels)
             check_columns(frames.reshape(-1, len(pmfs)), pmfs, share, "labels of a user")
             check_series(series, share, "draws")
+            check_axes(series, (len(runs), rounds, -1), share)
             check_repeats([frames], series.collision, share, "draws of users in order")
 
     def _long_sums(self, way: Way, users: int, alarm: float) -> None:

@@ -85,20 +85,24 @@ class Searches(Bench):
         """Data (many, d) in the ball: on its edge, next to it, and inside."""
         first, second = (np.atleast_1d(x) for x in self.randomizer.worst_pair())
         middle, reach = (first + second) / 2, float(np.linalg.norm(second - first)) / 2
-        d = len(first)
-        ways = rng.normal(size=(many, d))
-        axes = rng.random(many) < 0.6
-        ways[axes] = (
-            np.eye(d)[rng.integers(0, d, axes.sum())] * rng.choice([-1, 1], axes.sum())[:, None]
-        )
-        along = rng.random(many) < 0.4
+        ways, along = rng.normal(size=(many, len(first))), rng.random(many) < 0.4
         ways[along] = (second - first) * rng.choice([-1, 1], along.sum())[:, None]
+        # Of the others some are of one sign in all coordinates. Most are axes: each end of each
+        # once before any comes again.
+        others = np.flatnonzero(~along)
+        ways[others[::3]] = np.abs(ways[others[::3]]) * rng.choice([-1, 1], (len(others[::3]), 1))
+        axes = np.flatnonzero(~along & (rng.random(many) < 0.6))
+        ends = np.resize(rng.permutation(2 * len(first)), len(axes))
+        ways[axes] = 0.0
+        ways[axes, ends // 2] = 1 - 2 * (ends % 2)
         ways /= np.linalg.norm(ways, axis=1, keepdims=True)
         near = 1 - 10 ** rng.uniform(-7, -0.5, many)
         share = np.where(rng.random(many) < 0.6, near, rng.random(many))
         share[rng.random(many) < 0.1] = 1.0
         middling = rng.random(many) < 0.1
         share[middling] = 10 ** rng.uniform(-7, -0.5, middling.sum())
+        once = axes[: 2 * len(first)]
+        share[once] = near[once]
         return np.asarray(middle + reach * share[:, None] * ways)
 
     def _moved(self, data: Floats, rng: np.random.Generator) -> Floats:

@@ -161,6 +161,19 @@ def check_frames(centred: Floats, variance: Floats, alarm: float, what: str) -> 
     check_products(gram[upper], seen[upper[0]], alarm, f"{what}, two frames")
 
 
+def check_axes(series: Series, shape: tuple[int, int, int], alarm: float) -> None:
+    """Every two runs are independent, every two rounds, and every two blocks, in all others.
+
+    shape: of the frames: (runs, rounds, blocks).
+    """
+    centred, variance = series.centred
+    frames = centred.reshape(*shape, -1)
+    for axis, what in enumerate(("runs", "rounds", "blocks")):
+        each = np.moveaxis(frames, axis, 0)
+        spread = np.broadcast_to(variance, each.shape[1:]).ravel()
+        check_frames(each.reshape(len(each), -1), spread, alarm / 3, f"draws of {what}")
+
+
 def check_places(by_law: Sequence[tuple[Floats, Floats]], alarm: float, what: str) -> None:
     """Draws spread as their law at every place of a frame, and at all that are 2, 4, 8, ... apart.
 

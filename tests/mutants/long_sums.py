@@ -216,8 +216,8 @@ BUCKETS: dict[type, str] = {
 }
 FLOODS: dict[type, str] = {
     NoLowNoise: "aggregate_law",
-    OneSided: "aggregate_law",
-    NoTwoSidedNoise: "literal_law",
+    OneSided: "users_law",
+    NoTwoSidedNoise: "users_law",
     NoPairs: "aggregate_law",
     NoFlood: "literal_law",
     HalfTheFlood: "aggregate_law",
