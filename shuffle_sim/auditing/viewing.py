@@ -34,7 +34,7 @@ _HUGE, _PIECES = (10**9 - 7, 12 * 10**8), 60  # places of a pool, on both sides 
 _EACH = 8  # words of a user
 _LONG = 1 << 17  # messages above which a permutation is compiled
 _RANDOMIZERS: tuple[tuple[Randomizer, int, int], ...] = (
-    (Tags(1, 1 << 10, 1), 12, 1000),
+    (Tags(1, 1 << 10, 1), 12, 1600),
     (WordTags(1, 1 << 10, 1), 12, 300),
     (WordTags(1, 1 << 20, 3), 700, 4),
     (WordTags(1, 1 << 20, 8), _LONG // 8 + 9, 2),
