@@ -188,7 +188,7 @@ class Draws(Searches):
             series, share = Series(by_label, pmfs, laws), alarm / 4 / len(labels)
             check_columns(frames.reshape(-1, len(pmfs)), pmfs, share, "labels of a user")
             check_series(series, share, "draws")
-            check_axes(series, (len(runs), rounds, -1), share)
+            check_axes(series, (len(runs), rounds), share)
             check_repeats([frames], series.collision, share, "draws of users in order")
 
     def _long_sums(self, way: Way, users: int, alarm: float) -> None:

@@ -161,13 +161,13 @@ def check_frames(centred: Floats, variance: Floats, alarm: float, what: str) -> 
     check_products(gram[upper], seen[upper[0]], alarm, f"{what}, two frames")
 
 
-def check_axes(series: Series, shape: tuple[int, int, int], alarm: float) -> None:
+def check_axes(series: Series, shape: tuple[int, int], alarm: float) -> None:
     """Every two runs are independent, every two rounds, and every two blocks, in all others.
 
-    shape: of the frames: (runs, rounds, blocks).
+    shape: of the frames: runs, and rounds of each.
     """
     centred, variance = series.centred
-    frames = centred.reshape(*shape, -1)
+    frames = centred.reshape(*shape, -1, len(variance))
     for axis, what in enumerate(("runs", "rounds", "blocks")):
         each = np.moveaxis(frames, axis, 0)
         spread = np.broadcast_to(variance, each.shape[1:]).ravel()

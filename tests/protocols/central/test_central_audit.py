@@ -343,8 +343,10 @@ def test_noise_of_another_law_in_a_later_release_is_caught(third):
     made.third = third
     first, second = (each[:, :2] for each in neighbours(50, 2)["opposite"])
     found = audit_central(made, first, second, seed=1)
-    wrong = [] if third is None else ["the noise of later releases has its law"]
-    assert [each.name for each in found.checks if each.passed is False] == wrong
+    wrong = [each.name for each in found.checks if each.passed is False]
+    # Less noise may lose the game, too.
+    assert ("the noise of later releases has its law" in wrong) == (third is not None)
+    assert third is not None or not wrong
 
 
 @pytest.mark.parametrize("wide", [1.0, 1.15])
