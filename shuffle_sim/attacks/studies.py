@@ -189,12 +189,14 @@ def manipulation_study(
     integer("repeats", repeats)
     real("fraction", fraction, 0.0, 1.0)
     far, randomizer = Reach.of(protocol), protocol.randomizer
+    reports = (randomizer.extreme(highest=each).tally() for each in (False, True))
+    down, up = (float(np.linalg.norm(randomizer.estimate(each))) for each in reports)
     cases = [
         ("sign-flip", "edge", 2.0),
         ("scaling:factor=-10", "edge", 2.0),
         ("ipm:scale=10", "edge", 2.0),
-        ("zeros", "zero", _length(protocol, randomizer.extreme(highest=False).tally())),
-        ("ones", "zero", _length(protocol, randomizer.extreme(highest=True).tally())),
+        ("zeros", "zero", down / protocol.norm_bound),
+        ("ones", "zero", up / protocol.norm_bound),
         ("twice", "zero", 0.0),
     ]
     if randomizer.view == "sums":  # words under other labels are mostly refused
@@ -223,15 +225,8 @@ def _moved_labels(protocol: Any) -> float:
     laws = [randomizer.count_pmf(x, label) for label in range(randomizer.alphabet.labels)]
     ones = np.array([float(law @ np.arange(len(law))) for law in laws])
     moved = np.roll(ones, step_to_next(randomizer.alphabet))
-    return _length(protocol, Tally(moved, 1), Tally(ones, 1))
-
-
-def _length(protocol: Any, tally: Tally, before: Tally | None = None) -> float:
-    """Of the estimate of a tally, less that of another, in norm bounds."""
-    moved = protocol.randomizer.estimate(tally)
-    if before is not None:
-        moved = moved - protocol.randomizer.estimate(before)
-    return float(np.linalg.norm(moved)) / float(protocol.norm_bound)
+    before, after = (randomizer.estimate(Tally(each, 1)) for each in (ones, moved))
+    return float(np.linalg.norm(after - before)) / float(protocol.norm_bound)
 
 
 def _displacement(
@@ -250,9 +245,8 @@ def _displacement(
             "fraction", fraction, f"so large that some of {protocol.n} users are corrupted"
         )
     scale = corrupted * protocol.norm_bound
-    return float(np.linalg.norm(moved)) / scale, protocol.standard_error * math.sqrt(
-        protocol.d * repeats
-    ) / scale
+    error = protocol.standard_error * math.sqrt(protocol.d * repeats)
+    return float(np.linalg.norm(moved)) / scale, error / scale
 
 
 def at_fraction(name: str, fraction: float) -> Adversary:

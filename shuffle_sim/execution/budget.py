@@ -15,9 +15,8 @@ from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.files import check_name
 from shuffle_sim.data.population import population_of
 from shuffle_sim.errors import ParameterError, integer, positive
-from shuffle_sim.execution.budget_book import Book, Spent, charge_record, report_record
+from shuffle_sim.execution.budget_book import Book, Spent, charge_record, composed, report_record
 from shuffle_sim.execution.budget_file import BudgetFile
-from shuffle_sim.privacy.accountant import ShuffleAccountant
 from shuffle_sim.privacy.events import PrivacyEvent
 from shuffle_sim.privacy.guarantee import Guarantee, Privacy
 from shuffle_sim.privacy.ledger import Charge, PrivacyLedger, maximal
@@ -221,7 +220,7 @@ class Budget:
         delta = self.total.delta
         assumed = (PLANNED,) if delta else ()
         histories = self._histories(reports)
-        found = [_accountant(each).guarantee(delta, assumed) for each in histories]
+        found = [composed(each).guarantee(delta, assumed) for each in histories]
         return max(found, key=lambda each: each.epsilon)
 
     def _histories(self, reports: Iterable[Spent]) -> list[Counter[PrivacyEvent]]:
@@ -237,7 +236,7 @@ class Budget:
 
         Of several kinds delta is found much sooner than epsilon.
         """
-        accountant, (epsilon, delta) = _accountant(events), (self.total.epsilon, self.total.delta)
+        accountant, (epsilon, delta) = composed(events), (self.total.epsilon, self.total.delta)
         sooner = delta > 0 and accountant.get_delta(epsilon) <= delta
         return sooner or accountant.get_epsilon(delta) <= epsilon * _SLACK
 
@@ -341,13 +340,6 @@ def ledger_of(
 def _left_of(planned: PrivacyEvent, found: PrivacyEvent) -> bool:
     """Whether an event is the planned one, or what was left of it with fewer honest users."""
     return found == planned or found == planned.with_honest(getattr(found, "honest", 0))
-
-
-def _accountant(events: Counter[PrivacyEvent]) -> ShuffleAccountant:
-    accountant = ShuffleAccountant()
-    for event, count in events.items():
-        accountant.compose(event, count)
-    return accountant
 
 
 def _name(parameter: str, name: Any) -> str:

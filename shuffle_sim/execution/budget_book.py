@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.errors import ParameterError
+from shuffle_sim.privacy.accountant import ShuffleAccountant
 from shuffle_sim.privacy.events import PrivacyEvent
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.ledger import Charge, PrivacyLedger
@@ -154,3 +155,11 @@ def decoded(body: bytes) -> tuple[Any, ...]:
     if not isinstance(found, tuple) or not found:
         raise ValueError("a record")
     return found
+
+
+def composed(events: Counter[PrivacyEvent]) -> ShuffleAccountant:
+    """All of them, each so often."""
+    accountant = ShuffleAccountant()
+    for event, count in events.items():
+        accountant.compose(event, count)
+    return accountant
