@@ -34,7 +34,7 @@ from protocols.erm.risk import Risk
 from protocols.problems import Linear
 from protocols.problems.instances import neighbours
 from shuffle_sim import ParameterError, Privacy
-from shuffle_sim.auditing import audit_central
+from shuffle_sim.auditing import audit_central, central
 from shuffle_sim.auditing.conformance import LawError
 from shuffle_sim.auditing.release_law import check_release
 from shuffle_sim.cli.app import app
@@ -338,15 +338,15 @@ class Thrice(CentralSum):
 
 @pytest.mark.parametrize("third", [None, LessNoise(40.0)])
 @pytest.mark.full
-def test_noise_of_another_law_in_a_later_release_is_caught(third):
+def test_noise_of_another_law_in_a_later_release_is_caught(third, monkeypatch):
+    # As many draws on every machine: with more, less noise loses the game, too.
+    monkeypatch.setattr(central, "_SECONDS", 0.0)
     made = Thrice(n=50, d=2, mechanism=Gaussian(40.0), delta=1e-6)
     made.third = third
     first, second = (each[:, :2] for each in neighbours(50, 2)["opposite"])
     found = audit_central(made, first, second, seed=1)
-    wrong = [each.name for each in found.checks if each.passed is False]
-    # Less noise may lose the game, too.
-    assert ("the noise of later releases has its law" in wrong) == (third is not None)
-    assert third is not None or not wrong
+    wrong = [] if third is None else ["the noise of later releases has its law"]
+    assert [each.name for each in found.checks if each.passed is False] == wrong
 
 
 @pytest.mark.parametrize("wide", [1.0, 1.15])
