@@ -2,9 +2,12 @@
 
 import math
 import sys
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
 
 import numpy as np
+
+T = TypeVar("T")
 
 
 class ShuffleSimError(Exception):
@@ -163,6 +166,21 @@ def real(
     if not inside or not -sys.float_info.max <= value <= sys.float_info.max:
         raise ParameterError(parameter, value, allowed)
     return float(value)
+
+
+def one_of(parameter: str, value: T, allowed: Iterable[object], *also: object) -> T:
+    """`value`, if it is allowed or `also` taken, which is not said; else ParameterError."""
+    known = list(allowed)  # what is not a name need not be hashable
+    if value not in known and value not in also:
+        raise ParameterError(parameter, value, f"one of {', '.join(map(str, known))}")
+    return value
+
+
+def refuse_given(given: Mapping[str, Any], allowed: str) -> None:
+    """Refuse parameters, by name, that are not None."""
+    for name, value in given.items():
+        if value is not None:
+            raise ParameterError(name, value, allowed)
 
 
 def positive(parameter: str, value: Any) -> float:

@@ -14,7 +14,7 @@ from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from typing import Any, TypeVar, cast
 
-from shuffle_sim.errors import ParameterError, PluginWarning, ShuffleSimError
+from shuffle_sim.errors import ParameterError, PluginWarning, ShuffleSimError, one_of
 
 _GROUP = "shuffle_sim."
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -104,8 +104,7 @@ def registered(kind: str, name: str) -> Any:
         ShuffleSimError: it cannot be loaded, or the module found in its place is another one (our
             package names are generic).
     """
-    if name not in names(kind):  # a list: what is not a name need not be hashable
-        raise ParameterError(kind, name, f"one of {', '.join(names(kind))}")
+    one_of(kind, name, names(kind))
     if (kind, name) in _own:
         return _own[kind, name]
     found = _entries(kind)[name]

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from shuffle_sim.errors import ParameterError
+from shuffle_sim.errors import one_of
 from shuffle_sim.protocol.adversary import AttackContext, Coalition, Dropout, Users
 
 
@@ -38,8 +38,7 @@ class ChosenDropout(Dropout):
 
     def __init__(self, rate: float, by: str = "largest") -> None:
         super().__init__(rate)
-        if by not in self.ORDERS:
-            raise ParameterError("by", by, f"one of {', '.join(self.ORDERS)}")
+        one_of("by", by, self.ORDERS)
         self.by = by
 
     def select(self, context: AttackContext, rng: np.random.Generator) -> Users:

@@ -10,7 +10,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from shuffle_sim.arrays import Floats
-from shuffle_sim.errors import ParameterError, integer
+from shuffle_sim.errors import ParameterError, integer, one_of
 from shuffle_sim.protocol.adversary import AttackContext, CallNext, Coalition, Report, payload_of
 from shuffle_sim.protocol.base import RoundSpec
 from shuffle_sim.wire.frames import Kind, parse
@@ -161,8 +161,7 @@ class Impostor(Coalition):
 
     def __init__(self, fraction: float, claim: str = "block") -> None:
         super().__init__(fraction)
-        if claim not in self.CLAIMS:
-            raise ParameterError("claim", claim, f"one of {', '.join(self.CLAIMS)}")
+        one_of("claim", claim, self.CLAIMS)
         self.claim = claim
 
     def send(

@@ -19,7 +19,7 @@ from shuffle_sim.data.column_kinds import Category, FreeNumber, Number
 from shuffle_sim.data.column_stated import column_from
 from shuffle_sim.data.columns import Bounds, Column, Marks
 from shuffle_sim.data.files import read_whole
-from shuffle_sim.errors import WITHHELD, ParameterError
+from shuffle_sim.errors import WITHHELD, ParameterError, one_of
 
 MISSING = ("drop", "midpoint", "indicator")
 """What becomes of a row with a blank cell: it is left out; the cell becomes the middle of its
@@ -74,8 +74,7 @@ class Schema:
 
     def __post_init__(self) -> None:
         """Check the rule for blanks."""
-        if self.missing is not None and self.missing not in MISSING:
-            raise ParameterError("missing", self.missing, f"one of {', '.join(MISSING)}")
+        one_of("missing", self.missing, MISSING, None)
         if len(set(self.names)) < len(self.names):
             allowed = "such that no two of the encoded columns have one name"
             raise ParameterError("columns", list(self.names), allowed)

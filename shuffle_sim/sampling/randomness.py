@@ -11,7 +11,7 @@ from typing import cast
 
 import numpy as np
 
-from shuffle_sim.errors import ParameterError, integer
+from shuffle_sim.errors import ParameterError, integer, one_of
 from shuffle_sim.sampling.chacha import ChaCha20
 
 GENERATORS = "sfc64", "chacha20"
@@ -52,8 +52,7 @@ def check_generator(generator: str, seed: int | None) -> str:
     Raises:
         ParameterError: an unknown one, or a seed for the cryptographic one.
     """
-    if generator not in GENERATORS:
-        raise ParameterError("generator", generator, f"one of {', '.join(GENERATORS)}")
+    one_of("generator", generator, GENERATORS)
     if generator != GENERATORS[0] and seed is not None:
         allowed = f"{GENERATORS[0]} with a seed: a seeded run is not private, whatever draws"
         raise ParameterError("generator", generator, allowed)
