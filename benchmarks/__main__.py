@@ -23,6 +23,7 @@ NAMES = (
     "startup",
     "scale",
     "carries",
+    "dense",
     "moved",
     "growth",
     "memory",

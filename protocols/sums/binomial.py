@@ -56,6 +56,8 @@ class BinomialRandomizer(SumRandomizer):
             clipped to the range.
     """
 
+    scales = True
+
     labels: int
     g: int
     b: int

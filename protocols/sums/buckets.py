@@ -34,6 +34,7 @@ class BucketRandomizer(SumRandomizer):
     """
 
     view = "counts"
+    scales = True
     moves = ("norm_bound",)
 
     coordinates: int

@@ -64,6 +64,8 @@ class CarryRandomizer(SumRandomizer):
         rotation: public seed of a random rotation before that; None: there is none.
     """
 
+    scales = True
+
     coordinates: int
     g: float
     r: int

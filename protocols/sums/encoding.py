@@ -11,7 +11,7 @@ from shuffle_sim.errors import ParameterError, real
 from shuffle_sim.privacy.events import PrivacyEvent
 from shuffle_sim.protocol.query import Query
 from shuffle_sim.protocol.randomizer import Randomizer
-from shuffle_sim.sampling.kernels import ball_factors
+from shuffle_sim.sampling.kernels import shorten
 from shuffle_sim.wire.messages import Tally
 
 MAGNITUDES = (1e-100, 1e100)
@@ -54,25 +54,21 @@ def admitted(
     Raises:
         ParameterError: if there are not `labels` numbers for each user.
     """
+    rows = values.rows if isinstance(values, Scaled) else values
+    if rows.size != len(rows) * labels:
+        raise ParameterError("data.shape", rows.shape, f"{labels} number(s) for each user")
     if isinstance(values, Scaled) and norm_bound is not None:
-        if values.norms_squared.max(initial=0.0) <= norm_bound**2 * (1 + 1e-12):
+        squares = values.norms_squared
+        if squares.max(initial=0.0) <= norm_bound**2 * (1 + 1e-12):  # as most gradients are
             return values, 0
-        long = np.flatnonzero(
-            values.norms_squared > norm_bound**2 * (1 + 1e-12)
-        )  # mostly few: only they are worked on
+        # Rows stay where they are: the kernels multiply, round and add in one pass.
         factors = values.factors.copy()
-        factors[long] *= norm_bound / np.sqrt(values.norms_squared[long])
-        return Scaled(values.rows, factors, values.squared_norms), long.size
+        long = shorten(squares, norm_bound, factors)
+        return Scaled(values.rows, factors, values.squared_norms), long
     values = dense(values)
-    if values.size != len(values) * labels:
-        raise ParameterError("data.shape", values.shape, f"{labels} number(s) for each user")
     if norm_bound is None:
         inside = np.clip(values, lower, lower + width)
         return inside, int((inside != values).reshape(len(values), -1).any(axis=1).sum())
-    shorter, clipped = ball_factors(values, norm_bound)
-    if shorter is not None:
-        # Rows stay where they are: the kernels multiply, round and add in one pass.
-        return Scaled(values, shorter), clipped
     with np.errstate(over="ignore"):
         norms = np.sqrt(np.einsum("ij,ij->i", values, values))
     over = np.flatnonzero(~(norms <= norm_bound))  # an overflow to infinity is long, too

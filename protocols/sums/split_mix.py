@@ -64,6 +64,8 @@ class SplitMixRandomizer(SumRandomizer):
             clipped to the range.
     """
 
+    scales = True
+
     labels: int
     steps: int
     modulus: int

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from shuffle_sim.arrays import Floats, Values, dense
-from shuffle_sim.errors import ParameterError, integer
+from shuffle_sim.errors import ParameterError, integer, one_of
 from shuffle_sim.privacy.events import PrivacyEvent
 from shuffle_sim.protocol.query import Query
 from shuffle_sim.wire.messages import Alphabet, Messages, Tally
@@ -37,6 +37,8 @@ class Randomizer(ABC):
     """One of VIEWS."""
     absent: ClassVar[float] = 0.0
     """What stands for a value that is not finite; silence would leak."""
+    scales: ClassVar[bool] = False
+    """Whether `admit` takes rows (users, d) as `Scaled`, so that a pass over them is saved."""
     moves: ClassVar[tuple[str, ...]] = ()
     """Fields that may change from round to round at the same event: the scale of the domain."""
 
@@ -136,8 +138,7 @@ class Randomizer(ABC):
             ParameterError: naming what does not fit.
         """
         name, alphabet = type(self).__name__, self.alphabet
-        if self.view not in VIEWS:
-            raise ParameterError(f"{name}.view", self.view, f"one of {', '.join(VIEWS)}")
+        one_of(f"{name}.view", self.view, VIEWS)
         if self.view == "sums":
             integer(f"{name}.alphabet.symbols", alphabet.symbols, 2, _LARGEST_SUM)
             return

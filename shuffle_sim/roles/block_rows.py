@@ -1,15 +1,24 @@
 """The rows of user blocks, in pieces that stay in the processor's cache."""
 
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.population import Population
-from shuffle_sim.sampling.kernels import fortran
+from shuffle_sim.sampling import kernels
 
-Chunk = tuple[int, Floats, Floats | None]
-"""Its first user, its rows, and the rows that are read next, if they are in memory."""
+
+class Chunk(NamedTuple):
+    """Its first user, its rows, those that are read next if they are in memory, and ||row||^2."""
+
+    first: int
+    rows: Floats
+    following: Floats | None = None
+    squares: Floats | None = None
+
+
 # doubles of a chunk: from query to bits it stays near its core, and its calls are paid for
 _CHUNK_VALUES = 131_072
 
@@ -50,25 +59,23 @@ class BlockRows:
         room = np.empty(min(step, stop - start) * max(1, width))
         for first in range(start, stop, step):
             rows = self._population.rows(first, min(first + step, stop))
-            yield first, fortran(rows, room if rows.size <= room.size else None), None
+            columns, squares = kernels.arranged(rows, room if rows.size <= room.size else None)
+            yield Chunk(first, columns, None, squares)
 
     def _keep(self, start: int, stop: int) -> None:
         """Keep the block's chunks, each with the one that is read after it."""
         chunks = self._copied(start, stop)
         after = [chunk for _, chunk in chunks[1:]]
-        kept: list[Chunk] = [
-            (*each, following) for each, following in zip(chunks, [*after, None], strict=True)
-        ]
+        kept = [Chunk(*each, next_) for each, next_ in zip(chunks, [*after, None], strict=True)]
         if self._kept:
-            first, chunk, _ = self._kept[-1]
-            self._kept[-1] = first, chunk, chunks[0][1]
+            self._kept[-1] = self._kept[-1]._replace(following=chunks[0][1])
         self._resident[start] = self._kept = kept
 
     def _copied(self, start: int, stop: int) -> list[tuple[int, Floats]]:
         """The block's chunks, their columns in one piece of memory: numpy asks for large pages."""
         rows = self._population.rows(start, stop)
         if rows.ndim == 1:  # they are one column as they are
-            return [(first, chunk) for first, chunk, _ in self._read(start, stop)]
+            return [(each.first, each.rows) for each in self._read(start, stop)]
         kept, chunks, step = np.empty(rows.shape), [], chunk_rows(self._population.width(start))
         for first in range(0, len(rows), step):
             part = kept[first : first + step]

@@ -18,6 +18,7 @@ from shuffle_sim.errors import (
     RoundAbortedError,
 )
 from shuffle_sim.protocol.adversary import AttackContext
+from shuffle_sim.protocol.query import Datum
 from shuffle_sim.protocol.randomizer import Randomizer
 from shuffle_sim.protocol.task import Participation
 from shuffle_sim.roles.block_rows import BlockRows, Chunk
@@ -27,7 +28,7 @@ from shuffle_sim.roles.deployment import Broadcast, Deployment
 from shuffle_sim.roles.onion import bundles
 from shuffle_sim.roles.records import ShardRecord
 from shuffle_sim.roles.reports import HONEST_KIND, count_bytes, count_type, read_messages
-from shuffle_sim.sampling.kernels import expect, using
+from shuffle_sim.sampling.kernels import expect, fortran, squared_norms, using
 from shuffle_sim.sampling.randomness import Role
 from shuffle_sim.wire.frames import Context, Frame, Kind, parse, prefix, split_frames
 from shuffle_sim.wire.messages import Messages, Tally, together
@@ -189,8 +190,8 @@ class UserShard(Keyed):
         bad = self._corrupted(broadcast, block)
         honest: list[_Part] = []
         frames = bad.packets
-        asked = clipped = nonfinite = 0
-        for first, chunk, following in self._chunks(block):
+        counted = np.zeros(3, np.int64)
+        for first, chunk, following, squares in self._chunks(block):
             expect(following)
             parts = [
                 slice(low - first, high - first)
@@ -199,21 +200,14 @@ class UserShard(Keyed):
             if not parts:
                 continue
             whole = parts == [slice(0, len(chunk))]
-            rows = (
-                chunk
-                if whole
-                else np.asfortranarray(np.concatenate([chunk[part] for part in parts]))
-            )
-            values, *counted = admitted(broadcast.query(rows), randomizer)
-            asked, clipped, nonfinite = (
-                asked + len(rows),
-                clipped + counted[0],
-                nonfinite + counted[1],
-            )
+            rows = chunk if whole else fortran(np.concatenate([chunk[part] for part in parts]))
+            # Only of a query known to give the rows themselves are these the squares.
+            known = squares if whole and type(broadcast.query) is Datum else None
+            values, *also = admitted(broadcast.query(rows), randomizer, known)
+            counted += len(rows), *also
             if bad.users.size:
-                values = dense(values)[
-                    ~np.isin(_users(cohort, first, first + len(chunk)), bad.users)
-                ]
+                here = _users(cohort, first, first + len(chunk))
+                values = dense(values)[~np.isin(here, bad.users)]
             if len(values):
                 honest.append(_randomized(deployment.fidelity, values, randomizer, rng))
         first_read = self._contents[block]
@@ -222,6 +216,7 @@ class UserShard(Keyed):
             raise DataChangedError(block)
         if honest:
             frames = _honest_frame(deployment.fidelity, context, block, honest, randomizer) + frames
+        asked, clipped, nonfinite = counted.tolist()
         return frames, ShardRecord(
             asked=asked,
             corrupted=bad.users.size,
@@ -242,9 +237,8 @@ class UserShard(Keyed):
         asked = _users(broadcast.cohort, *self._span(block))
 
         def rows() -> Floats:
-            return np.asarray(
-                np.concatenate([chunk for _, chunk, _ in self._chunks(block)])[asked - everyone[0]]
-            )
+            every = np.concatenate([chunk.rows for chunk in self._chunks(block)])
+            return np.asarray(every[asked - everyone[0]])
 
         attack_context = AttackContext(
             round=broadcast.context.round,
@@ -265,25 +259,32 @@ def _users(cohort: Cohort, start: int, stop: int) -> NDArray[np.int64]:
     )
 
 
-def admitted(values: Values, randomizer: Randomizer) -> tuple[Values, int, int]:
+def admitted(
+    values: Values, randomizer: Randomizer, squares: Floats | None = None
+) -> tuple[Values, int, int]:
     """Values in the randomizer's domain, how many were clipped, and how many were not finite.
 
-    Those are `absent` before randomizing: silence would leak.
+    Those are `absent` before randomizing: silence would leak. squares: the values' squared norms,
+    if they are known.
     """
     nonfinite = 0
+    if not isinstance(values, Scaled):
+        values = np.asarray(values, np.float64)
+        if randomizer.scales and values.ndim == 2:
+            squares = squared_norms(values) if squares is None else squares
+            if np.isfinite(squares.sum()):  # then so are all values
+                values = Scaled(values, np.ones(len(values)), squares)
     if isinstance(values, Scaled):
         if not np.isfinite(values.norms_squared.sum()):
             finite = np.isfinite(values.norms_squared)
             nonfinite = int((~finite).sum())
             rows = np.where(finite[:, None], values.rows, randomizer.absent)
             values = Scaled(np.asfortranarray(rows), np.where(finite, values.factors, 0.0))
-    else:
-        values = np.asarray(values, np.float64)
-        if not all_finite(values):
-            finite = np.asarray(np.isfinite(values.reshape(len(values), -1)).all(axis=1))
-            nonfinite = int((~finite).sum())
-            finite = finite.reshape(-1, *[1] * (values.ndim - 1))
-            values = np.where(finite, values, randomizer.absent)
+    elif not all_finite(values):
+        finite = np.asarray(np.isfinite(values.reshape(len(values), -1)).all(axis=1))
+        nonfinite = int((~finite).sum())
+        finite = finite.reshape(-1, *[1] * (values.ndim - 1))
+        values = np.where(finite, values, randomizer.absent)
     return *randomizer.admit(values), nonfinite
 
 

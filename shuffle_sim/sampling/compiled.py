@@ -139,17 +139,6 @@ def margins_and_norms(columns, theta, margins, norms):
 
 
 @_jit
-def columns_of(rows, out):
-    """Rows (users, d) as columns (d, users), in pieces that stay in the first-level cache."""
-    users, d = rows.shape
-    for start in range(0, users, 32):
-        stop = min(users, start + 32)
-        for j in range(d):
-            for i in range(start, stop):
-                out[j, i] = rows[i, j]
-
-
-@_jit
 def column_sums(rows, some, sums, most):
     """See `kernels.column_sums`; of 2^16 rows at a time in 32 bits."""
     for start in range(0, len(rows), 65536):
@@ -161,29 +150,6 @@ def column_sums(rows, some, sums, most):
                 most[j] = max(most[j], row[j])
         for j in range(some.size):
             sums[j] += np.int64(some[j])
-
-
-@_jit
-def ball_factors(columns, bound, factors):
-    """See `kernels.ball_factors`; how many rows are long, and finite."""
-    d, users = columns.shape
-    squares, ball = np.empty(256), bound * bound
-    limit = ball * (1 + 1e-12)
-    long, finite = np.int64(0), np.int64(0)
-    for start in range(0, users, 256):
-        part = factors[start : start + 256]
-        size = part.size
-        squares[:] = 0.0
-        for j in range(d):
-            column = columns[j, start : start + 256]
-            for i in range(size):
-                squares[i] += column[i] * column[i]
-        for i in range(size):
-            square = squares[i]
-            long += np.int64(square > limit)
-            finite += np.int64(square < np.inf)
-            part[i] = bound / np.sqrt(square if square > ball else ball)
-    return long, finite
 
 
 @_jit

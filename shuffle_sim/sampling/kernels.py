@@ -108,40 +108,52 @@ def margins_and_norms(rows: Floats, theta: Floats) -> tuple[Floats, Floats]:
     return theta @ columns, np.einsum("ij,ij->j", columns, columns)
 
 
-def fortran(rows: NDArray[Any], room: Floats | None = None) -> Floats:
-    """The rows as doubles in Fortran order: columns are contiguous. Ragged persons stay as is.
+def fortran(rows: NDArray[Any]) -> Floats:
+    """The rows as doubles in Fortran order: columns are contiguous. Ragged persons stay as is."""
+    return arranged(rows)[0]
+
+
+def arranged(rows: NDArray[Any], room: Floats | None = None) -> tuple[Floats, Floats | None]:
+    """The rows in Fortran order, and their squared norms where they come with it.
 
     room: memory (as many values, at least) that a copy may take; fresh pages cost more than it.
     """
     if rows.dtype == object:
-        return rows
+        return rows, None
     if compiling() and rows.ndim == 2 and rows.dtype == np.float64 and rows.flags.c_contiguous:
-        from shuffle_sim.sampling.compiled import columns_of
+        from shuffle_sim.sampling.compiled_rows import columns_of
 
         out = (np.empty(rows.size) if room is None else room[: rows.size]).reshape(rows.shape[::-1])
-        columns_of(rows, out)
-        return out.T
-    return np.asfortranarray(rows, np.float64)
+        squares = np.empty(len(rows))
+        columns_of(rows, out, squares)
+        return out.T, squares
+    return np.asfortranarray(rows, np.float64), None
 
 
-def ball_factors(rows: Floats, bound: float) -> tuple[Floats | None, int]:
-    """For every row (users, d) the factor, at most 1, that brings it into the l2 ball.
-
-    None if a squared norm is not finite. Also how many rows are longer than `bound`; by less than
-    rounding shows they have a factor, and do not count.
-    """
+def squared_norms(rows: Floats) -> Floats:
+    """||row||^2 of every row (users, d); infinite where a square overflows."""
     if compiling() and rows.flags.f_contiguous:
-        from shuffle_sim.sampling.compiled import ball_factors as compiled
+        from shuffle_sim.sampling.compiled_rows import squared_norms as compiled
 
-        factors = np.empty(len(rows))
-        long, finite = compiled(rows.T, bound, factors)
-        return factors if finite == len(rows) else None, int(long)
+        squares = np.empty(len(rows))
+        compiled(rows.T, squares)
+        return squares
     with np.errstate(over="ignore"):
-        squares = np.einsum("ij,ij->i", rows, rows)
-    if not np.isfinite(squares.max(initial=0.0)):
-        return None, 0
-    factors = bound / np.sqrt(np.maximum(squares, bound * bound))
-    return factors, int(np.count_nonzero(squares > bound**2 * (1 + 1e-12)))
+        return np.asarray(np.einsum("ij,ij->i", rows, rows))
+
+
+def shorten(squares: Floats, bound: float, factors: Floats) -> int:
+    """Multiply the factors of vectors outside the l2 ball, so that they are on it; how many.
+
+    squares: the vectors' squared norms, finite. Longer by less than rounding shows is inside.
+    """
+    if compiling():
+        from shuffle_sim.sampling.compiled_rows import shorten as compiled
+
+        return int(compiled(squares, bound, factors))
+    long = np.flatnonzero(squares > bound**2 * (1 + 1e-12))  # mostly few
+    factors[long] *= bound / np.sqrt(squares[long])
+    return long.size
 
 
 def rounded_sum(

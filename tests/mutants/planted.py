@@ -10,7 +10,7 @@ from shuffle_sim.execution import setup
 from shuffle_sim.protocol.base import Query
 from shuffle_sim.roles import Shuffler, UserShard, block_rows, deployment, onion, pools
 from shuffle_sim.roles.deployment import Deployment
-from shuffle_sim.sampling import bits, carries, randomness, shuffling
+from shuffle_sim.sampling import bits, carries, kernels, randomness, shuffling
 from shuffle_sim.wire.frames import Kind, parse, split_frames
 
 from .randomizers import D
@@ -266,13 +266,26 @@ def first_row_for_all(patch):
     true = block_rows.BlockRows._read
 
     def read(self, start, stop):
-        for first, chunk, following in true(self, start, stop):
-            same = (
-                np.repeat(chunk[:1], len(chunk), axis=0) if not self._population.resident else chunk
+        for chunk in true(self, start, stop):
+            same = np.repeat(chunk.rows[:1], len(chunk.rows), axis=0)
+            yield (
+                chunk
+                if self._population.resident
+                else block_rows.Chunk(chunk.first, np.asfortranarray(same))
             )
-            yield first, np.asfortranarray(same), following
 
     patch.setattr(block_rows.BlockRows, "_read", read)
+
+
+def no_squares_come(patch):
+    """Rows that the compiled kernel brings into columns are said to have no length."""
+    true = kernels.arranged
+
+    def arranged(rows, room=None):
+        columns, squares = true(rows, room)
+        return columns, None if squares is None else 0 * squares
+
+    patch.setattr(kernels, "arranged", arranged)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -67,6 +67,6 @@ def test_control_a_planted_offender_is_found(offence):
 
 def test_control_a_statistic_that_reads_a_declaration_is_found():
     source = (ROOT / "central" / "person" / "grouped_descent.py").read_text()
-    planted = source.replace("self.slopes.clip * self.records", "self.problem.root * self.records")
+    planted = source.replace("self.eta * self.slopes.clip", "self.eta * self.problem.root")
     assert planted != source
     assert len(declared_in_statistics(planted)) == 1

@@ -35,12 +35,14 @@ def test_a_domain_that_floats_do_not_hold_is_refused(randomizer, values, names):
         replace(randomizer, **values)
 
 
-def test_a_ball_whose_square_is_zero_would_show_zero_rows(monkeypatch):
-    """Power: without the check, a row of zeros is 0/0 and sends numbers outside [0, g + b]."""
+def test_a_ball_whose_square_is_zero_would_hold_longer_rows(monkeypatch):
+    """Power: without the check a row far outside is not clipped: it sends beyond [0, g + b]."""
     monkeypatch.setattr("protocols.sums.binomial.check_domain", lambda *_: None)
     made = replace(BALL, norm_bound=1e-300, lower=-1e-300, width=2e-300)
     with np.errstate(all="ignore"):
-        inside, _ = encoding.admitted(np.zeros((3, 2)), 2, made.lower, made.width, made.norm_bound)
+        inside, _ = encoding.admitted(
+            np.full((3, 2), 1e-170), 2, made.lower, made.width, made.norm_bound
+        )
         sent = made.counts(inside, np.random.default_rng(1))
     assert np.abs(np.asarray(sent, np.int64)).max() > made.g + made.b
 

@@ -9,6 +9,7 @@ from protocols import LaplaceScalarSum, LaplaceVectorSum
 from shuffle_sim import ParameterError, Privacy, run
 from shuffle_sim.attacks.catalogue import attack
 from shuffle_sim.auditing.conformance import LawError, check_same_law
+from shuffle_sim.protocol.one_round import OneRound
 
 SMALL = {"decay": 0.6, "smooth": 3.0, "flood": 6.0, "pairs": 6.0, "batch": 3, "pair_batch": 2}
 DIGITS = [
@@ -81,6 +82,14 @@ def test_runs_count_messages_and_abort_below_planned_users():
     again = run(protocol, xs, fidelity="literal", seed=3, workers=2)
     assert again.value == result.value
     assert protocol.minimum == 200
+
+
+def test_noise_of_more_users_than_are_asked_is_not_counted_on():
+    """A twentieth of the users has a twentieth of the noise: the run is refused before a charge."""
+    randomizer = small(DIGITS[0], 200).randomizer
+    with pytest.raises(ParameterError, match=r"event = .*that of the randomizer"):
+        run(OneRound(10, randomizer, 1e-2), np.ones((10, 1)), seed=1)
+    assert run(OneRound(200, randomizer, 1e-2), np.ones((200, 1)), seed=1).rounds == 1
 
 
 def test_a_malicious_user_moves_the_sum_by_the_cap_at_most():

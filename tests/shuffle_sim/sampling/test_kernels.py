@@ -210,17 +210,26 @@ def test_both_kernels_bring_rows_into_the_ball_alike(d):
     found = {}
     for kernel in KERNELS:
         with using(kernel):
-            factors, long = found[kernel] = kernels.ball_factors(rows, 2.0)
-            assert factors.max() == factors[0] == factors[1] == 1.0
-            norms = np.linalg.norm(rows * factors[:, None], axis=1)
-            assert norms.max() <= 2 * (1 + 1e-15)
-            assert long == np.count_nonzero(np.linalg.norm(rows, axis=1) > 2 * (1 + 1e-12))
-            assert np.array_equal(kernels.fortran(rows.copy("C")), rows)
+            squares = kernels.squared_norms(rows)
+            arranged, with_it = kernels.arranged(rows.copy("C"))
+            assert np.array_equal(arranged, rows)
+            if kernel == "compiled":
+                np.testing.assert_allclose(with_it, squares, rtol=1e-14)
+            factors = np.full(len(rows), 0.5)
+            assert kernels.shorten(squares, 2.0, factors) == np.count_nonzero(
+                np.linalg.norm(rows, axis=1) > 2 * (1 + 1e-12)
+            )
+            found[kernel] = 2 * factors
+            assert found[kernel].max() == found[kernel][0] == found[kernel][1] == 1.0
+            norms = np.linalg.norm(rows * found[kernel][:, None], axis=1)
+            assert norms.max() <= 2 * (1 + 1e-12)
             for bad in (np.inf, np.nan, 1e200):
                 wrong = rows.copy("F")
                 wrong[700] = bad
-                assert kernels.ball_factors(wrong, 2.0)[0] is None
-    np.testing.assert_allclose(found["numpy"][0], found["compiled"][0], rtol=1e-14)
+                assert not np.isfinite(kernels.squared_norms(wrong)[700])
+                with_it = kernels.arranged(wrong.copy("C"))[1]
+                assert with_it is None or not np.isfinite(with_it[700])
+    np.testing.assert_allclose(found["numpy"], found["compiled"], rtol=1e-14)
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
