@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from protocols.counts.one_view import OneView, View, capped, interval_error
 from protocols.counts.pollution import Polluting
+from protocols.counts.quantiles import ends
 from protocols.counts.randomizer import Words
 from shuffle_sim.arrays import Floats, Values, dense
 from shuffle_sim.errors import ParameterError, integer, real
@@ -180,10 +181,7 @@ class GroupMeans(OneView[Planes]):
         honest_fraction: float = 1.0,
     ) -> None:
         super().__init__(n, randomizer, delta, honest_fraction)
-        self.low = real("low", low, -1e150, 1e150, closed=(True, True))
-        self.high = real("high", high, -1e150, 1e150, closed=(True, True))
-        if not self.low < self.high:
-            raise ParameterError("high", high, f"above low = {low!r}")
+        self.low, self.high = ends(low, high, 1e150)
         self.groups = randomizer.sizes[0]
 
     @classmethod

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from protocols.counts.methods import METHODS, AskedCounts
 from protocols.counts.one_view import OneView, View, interval_error
 from protocols.counts.randomizer import Counting
-from protocols.counts.single import Response
+from protocols.counts.single import Obliged
 from shuffle_sim.arrays import Floats, dense
-from shuffle_sim.errors import WITHHELD, ParameterError, integer, real
+from shuffle_sim.errors import WITHHELD, ParameterError, integer, one_of, real
 from shuffle_sim.privacy import count_planner
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.planner import honest_users
@@ -139,14 +139,11 @@ class Histogram(OneView[Counting]):
             honest_fraction: of the users whose noise is counted on.
         """
         honest, bins = honest_users(honest_fraction, integer("n", n, 2)), _bins(categories)
-        if objective not in count_planner.OBJECTIVES:
-            allowed = f"one of {', '.join(count_planner.OBJECTIVES)}"
-            raise ParameterError("objective", objective, allowed)
+        one_of("objective", objective, count_planner.OBJECTIVES)
         most = math.inf
         if max_messages is not None:
             most = real("max_messages", max_messages, 1.0, 2.0**24, closed=(True, True))
-        if method not in (None, *METHODS):
-            raise ParameterError("method", method, f"one of {', '.join(METHODS)}")
+        one_of("method", method, METHODS, None)
         usual = n / bins if count is None else real("count", count, 0.0, n, closed=(True, True))
         given = {"batch": batch, "kept_back": kept_back, "flood": flood}
         for name in given.keys() - METHODS[method or "pollution"]:
@@ -293,7 +290,7 @@ class Histogram(OneView[Counting]):
     def check(self, rows: NDArray[Any]) -> None:
         several = isinstance(self.categories, tuple)
         check_rows(rows, (self.n, len(_sizes(self.categories))) if several else (self.n,))
-        if isinstance(self.randomizer, Response) and (dense(self.query(rows)) < 0).any():
+        if isinstance(self.randomizer, Obliged) and (dense(self.query(rows)) < 0).any():
             allowed = f"whole numbers below {self.categories}: each user has to send a category"
             raise ParameterError("data", WITHHELD, allowed)
 

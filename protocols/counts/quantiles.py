@@ -132,7 +132,7 @@ class Quantiles(OneView[Nodes]):
         honest_fraction: float = 1.0,
     ) -> None:
         super().__init__(n, randomizer, delta, honest_fraction)
-        self.low, self.high = _ends(low, high)
+        self.low, self.high = ends(low, high)
         self.shape = Shape(tuple(fans))
         if randomizer.sizes != self.shape.nodes or len(set(randomizer.rates)) != 1:
             raise ParameterError("fans", fans, "those of the randomizer, with one rate")
@@ -162,7 +162,7 @@ class Quantiles(OneView[Nodes]):
             objective: "error", or "messages" for noise in batches.
             honest_fraction: of the users whose noise is counted on.
         """
-        ends, honest = _ends(low, high), honest_users(honest_fraction, integer("n", n, 2))
+        span, honest = ends(low, high), honest_users(honest_fraction, integer("n", n, 2))
         if fans is None:
             integer("leaves", leaves, 2, _MOST_LEAVES)
             fans = (4,) * max(1, math.ceil(math.log(leaves) / math.log(4) - 1e-9))
@@ -175,8 +175,8 @@ class Quantiles(OneView[Nodes]):
         rates = (plan.rate,) * len(shape.fans)
         return cls(
             n=n,
-            low=ends[0],
-            high=ends[1],
+            low=span[0],
+            high=span[1],
             randomizer=Nodes(shape.nodes, rates, honest, most, plan.batch),
             fans=shape.fans,
             delta=privacy.delta,
@@ -222,9 +222,10 @@ class Quantiles(OneView[Nodes]):
         )
 
 
-def _ends(low: float, high: float) -> tuple[float, float]:
-    bottom = real("low", low, -1e300, 1e300, closed=(True, True))
-    top = real("high", high, -1e300, 1e300, closed=(True, True))
+def ends(low: float, high: float, most: float = 1e300) -> tuple[float, float]:
+    """Ends of a range, none beyond `most`."""
+    bottom = real("low", low, -most, most, closed=(True, True))
+    top = real("high", high, -most, most, closed=(True, True))
     if not bottom < top:
         raise ParameterError("high", high, f"above low = {low!r}")
     return bottom, top

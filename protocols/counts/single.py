@@ -21,6 +21,17 @@ from shuffle_sim.protocol.query import Query
 from shuffle_sim.wire.messages import Alphabet, Messages, Tally
 
 
+class Obliged(Counting):
+    """Every user sends a message of its own.
+
+    What is no category counts as the first: where noise is none in number, silence would tell.
+    """
+
+    def admit(self, values: Values) -> tuple[Values, int]:
+        found, outside = place(values, self.bins)
+        return np.maximum(dense(found), 0.0), outside
+
+
 class _Bernoulli(Counting):
     """A count is Bin(in the bin, `kept`) + Bin(not in it, `lied`)."""
 
@@ -85,7 +96,7 @@ class _Bernoulli(Counting):
 
 
 @dataclass(frozen=True)
-class Response(_Bernoulli):
+class Response(Obliged, _Bernoulli):
     """k-ary randomised response: the category, or with probability k q a uniform one.
 
     Attributes:
@@ -113,11 +124,6 @@ class Response(_Bernoulli):
     @property
     def lied(self) -> float:
         return 1 / (math.exp(self.epsilon0) + self.categories - 1)
-
-    def admit(self, values: Values) -> tuple[Values, int]:
-        """What is no category counts as the first: silence, or a word of its own, would tell."""
-        found, outside = place(values, self.categories)
-        return np.maximum(dense(found), 0.0), outside
 
     def randomize(self, x: Floats, rng: np.random.Generator) -> Messages:
         lies = rng.random() < self.categories * self.lied
@@ -197,7 +203,7 @@ class Unary(_Bernoulli):
 
 
 @dataclass(frozen=True)
-class FixedBlanket(Counting):
+class FixedBlanket(Obliged):
     """The category, and a fixed number of uniform ones (Luo, Wang and Yi 2022, and others).
 
     Attributes:
@@ -228,18 +234,17 @@ class FixedBlanket(Counting):
         return self.each + 1
 
     def randomize(self, x: Floats, rng: np.random.Generator) -> Messages:
-        own = [int(x)] * (float(x) >= 0)
-        return self.singly([*own, *rng.integers(self.categories, size=self.each).tolist()])
+        return self.singly([int(x), *rng.integers(self.categories, size=self.each).tolist()])
 
     def reports(self, xs: Values, rng: np.random.Generator) -> Messages:
         values = dense(xs).reshape(-1, 1).astype(np.int64)
         drawn = rng.integers(self.categories, size=(len(values), self.each))
         words = np.hstack([values, drawn])
-        return self.singly(words[words >= 0], (words >= 0).sum(axis=1))
+        return self.singly(words.ravel(), np.full(len(words), self.per_label))
 
     def noiseless(self, x: Floats, rng: np.random.Generator) -> Messages:
         """The user's own message only."""
-        return self.singly([int(x)] * (float(x) >= 0))
+        return self.singly([int(x)])
 
     def count_pmf(self, x: Floats, label: int) -> Floats:
         law = scipy.stats.binom.pmf(np.arange(self.each + 1), self.each, 1 / self.categories)

@@ -13,7 +13,7 @@ import numpy as np
 import scipy
 
 from shuffle_sim.arrays import Floats
-from shuffle_sim.errors import ParameterError, integer, real
+from shuffle_sim.errors import ParameterError, integer, one_of, real
 from shuffle_sim.privacy.bounds import cells, clones
 from shuffle_sim.privacy.bounds.clones import MAX_EPSILON0, NUMERICAL_ERROR, Corners
 from shuffle_sim.privacy.counts import FixedBlanketEvent, PollutionEvent, TwoSidedEvent
@@ -179,8 +179,7 @@ def one_sided(
     Raises:
         ParameterError: another objective.
     """
-    if objective not in OBJECTIVES:
-        raise ParameterError("objective", objective, f"one of {', '.join(OBJECTIVES)}")
+    one_of("objective", objective, OBJECTIVES)
     if objective == "error":
         return pollution(privacy, releases, weights)
     plans = list(batched(privacy, releases, weights))

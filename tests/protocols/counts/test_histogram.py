@@ -10,8 +10,8 @@ import scipy
 from protocols import Histogram
 from protocols.counts import plausible, with_known_total
 from protocols.counts.pollution import Categories
-from protocols.counts.randomizer import central_range
-from protocols.counts.single import FixedBlanket, Response, Unary
+from protocols.counts.randomizer import central_range, place
+from protocols.counts.single import FixedBlanket, Obliged, Response, Unary
 from protocols.counts.two_sided import TwoSided
 from shuffle_sim import ParameterError, Privacy, run
 from shuffle_sim.privacy.accountant import ShuffleAccountant
@@ -80,8 +80,9 @@ def law_of(randomizer: Any, users=USERS):
         flood = cells.compound(randomizer.rate * users / USERS, cells.batches(randomizer.batch))
         return np.convolve(np.convolve(noise, flood), two)
     if isinstance(randomizer, FixedBlanket):
-        return np.convolve(scipy.stats.binom.pmf(np.arange(40), 2 * users, 1 / 3), two)
-    own = scipy.stats.binom.pmf([0, 1, 2, 3], 3, randomizer.kept)  # who is outside counts as 0
+        three = np.array([0.0, 0.0, 0.0, 1.0])  # who is outside counts as 0
+        return np.convolve(scipy.stats.binom.pmf(np.arange(40), 2 * users, 1 / 3), three)
+    own = scipy.stats.binom.pmf([0, 1, 2, 3], 3, randomizer.kept)  # as there
     return np.convolve(own, scipy.stats.binom.pmf(np.arange(users - 2), users - 3, randomizer.lied))
 
 
@@ -94,7 +95,7 @@ def test_three_fidelities_have_the_exact_law(randomizer):
         drawn = counts_of(randomizer, how, rng, repeats)
         assert fits(drawn[:, 0], law) > ALARM, how
         mean, sent = randomizer.usual_messages * USERS, drawn[:, 1]
-        short = 1.0 if not isinstance(randomizer, Response) else 0.0  # one user is outside
+        short = 1.0 if not isinstance(randomizer, Obliged) else 0.0  # one user is outside
         if isinstance(randomizer, Categories):
             short += randomizer.kept_back * 5
         error = max(float(sent.std()) / math.sqrt(repeats), 1e-9)
@@ -102,6 +103,30 @@ def test_three_fidelities_have_the_exact_law(randomizer):
     # Power: the noise of more users than there are is found.
     if not isinstance(randomizer, Response):
         assert fits(drawn[:, 0], law_of(randomizer, USERS + 4)) < ALARM
+
+
+class Silent(FixedBlanket):
+    """Sends no message of its own where the user has no category."""
+
+    def admit(self, values):
+        return place(values, self.bins)
+
+    def reports(self, xs, rng):
+        drawn = rng.integers(self.bins, size=(len(xs), self.each))
+        words = np.hstack([xs.reshape(-1, 1).astype(np.int64), drawn])
+        return self.singly(words[words >= 0], (words >= 0).sum(axis=1))
+
+
+@pytest.mark.parametrize("randomizer", [*SMALL, Silent(3, 2)], ids=lambda each: type(each).__name__)
+def test_how_many_messages_there_are_tells_of_nobody(randomizer):
+    """A user in no bin, and one in bin 0: views may have the same numbers of messages."""
+    rng = np.random.default_rng(6)
+
+    def numbers(x):
+        xs = randomizer.admit(np.array([x, *XS[:-1]]))[0]
+        return {randomizer.tallied(xs, rng).messages for _ in range(300)}
+
+    assert bool(numbers(-1.0) & numbers(0.0)) != isinstance(randomizer, Silent)
 
 
 @pytest.mark.full
@@ -382,10 +407,11 @@ def test_data_outside_the_domain():
     xs[:4] = [10, -1, 2.5, 1e30]
     result = run(histogram, xs, seed=1)
     assert result.reports.clipped == 4
-    single = Histogram.calibrated(n=100, categories=10, privacy=PRIVACY, method="response")
-    with pytest.raises(ParameterError) as found:
-        run(single, xs, seed=1)
-    assert found.value.parameter == "data"
+    for method in ("response", "fixed-blanket"):
+        obliged = Histogram.calibrated(n=100, categories=10, privacy=PRIVACY, method=method)
+        with pytest.raises(ParameterError) as found:
+            run(obliged, xs, seed=1)
+        assert found.value.parameter == "data"
     with pytest.raises(ParameterError):
         run(histogram, xs[:50], seed=1)
     with pytest.raises(ParameterError):
