@@ -26,7 +26,7 @@ from protocols.problems.linear_loss import LinearLoss
 from protocols.problems.problem import minimiser_norm
 from protocols.problems.smoothed import Smoothed
 from shuffle_sim.arrays import Floats
-from shuffle_sim.errors import ParameterError, positive, real
+from shuffle_sim.errors import ParameterError, one_of, positive, real
 
 Corners = tuple[tuple[float, ...], ...]
 NORMS = ("l1", "l2", "linf", "polytope")
@@ -50,8 +50,7 @@ class Perturbation:
     corners: Corners = ()
 
     def __post_init__(self) -> None:
-        if self.norm not in NORMS:
-            raise ParameterError("norm", self.norm, f"one of {', '.join(NORMS)}")
+        one_of("norm", self.norm, NORMS)
         real("radius", self.radius, 0.0, math.inf, closed=(True, False))
         if (self.norm == "polytope") != bool(self.corners):
             raise ParameterError("corners", self.corners, "given for a polytope, and only then")

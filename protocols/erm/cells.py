@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from protocols.erm.balls import dots
 from protocols.problems.domains import Box, Domain, L2Ball
 from protocols.problems.linear_loss import LinearLoss
 from protocols.problems.loss import Loss
@@ -212,9 +213,9 @@ def _weighed(
     parts = range(0, len(bases), risk.batch)
     found = [risk.at(bases[low : low + risk.batch]) for low in parts]
     values, slopes = (np.concatenate(each) for each in zip(*found, strict=True))
-    weights = _integrals(k, halves, slopes, values + _dot(slopes, middles - bases))
+    weights = _integrals(k, halves, slopes, values + dots(slopes, middles - bases))
     if before is not None:
-        heights = before.values + _dot(before.slopes, middles - before.bases)
+        heights = before.values + dots(before.slopes, middles - before.bases)
         kept = _integrals(k, halves, before.slopes, heights)
         better = kept < weights
         weights = np.minimum(kept, weights)
@@ -247,10 +248,6 @@ def _highest(risk: RowsMean, boxes: Boxes) -> Floats:
             part = slice(low, low + risk.batch)
             most[part] = np.maximum(most[part], risk.above(corners[part], boxes.bases[part]))
     return most
-
-
-def _dot(first: Floats, second: Floats) -> Floats:
-    return np.asarray(np.einsum("ij,ij->i", first, second))
 
 
 def _inside(domain: Domain, points: Floats) -> NDArray[np.bool_]:

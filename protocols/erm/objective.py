@@ -39,8 +39,8 @@ class Objective(ABC):
 
     @property
     def start(self) -> Floats:
-        """Where solvers start."""
-        return self.domain.center
+        """Where solvers start; theirs to change."""
+        return self.domain.center.copy()
 
     @abstractmethod
     def value(self, w: Floats) -> float:

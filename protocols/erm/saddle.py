@@ -8,7 +8,7 @@ import math
 from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from protocols.erm.objective import UNIT, Objective, gradient_rounding, mean_of_
 from protocols.erm.risk import Risk
 from protocols.problems.domains import Domain, RealSpace, Simplex
 from protocols.problems.linear_loss import LinearLoss
-from protocols.problems.loss import Loss, refuse_rows
+from protocols.problems.loss import OfLoss, refuse_rows
 from shuffle_sim.arrays import Floats, Scaled, Values
 from shuffle_sim.errors import ParameterError, integer, positive
 
@@ -146,7 +146,7 @@ def saddle_sensitivity(ridge: float, concavity: float, own: float, other: float,
 
 
 @dataclass(frozen=True)
-class Grouped(Loss):
+class Grouped(OfLoss):
     """The loss of a linear model on rows with a group in the last column: 0, ..., groups - 1.
 
     Attributes:
@@ -156,12 +156,10 @@ class Grouped(Loss):
 
     loss: LinearLoss
     groups: int
+    more: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         integer("groups", self.groups, 2, 10_000)
-
-    def columns(self, d: int) -> int:
-        return self.loss.columns(d) + 1
 
     def values(self, theta: Floats, rows: Floats) -> Floats:
         return self.loss.values(theta, rows[:, :-1])
@@ -176,14 +174,11 @@ class Grouped(Loss):
     def gradients_at(self, thetas: Floats, rows: Floats) -> Values:
         return self.loss.gradients_at(thetas, rows[:, :-1])
 
-    def lipschitz(self, radius: float) -> float:
-        return self.loss.lipschitz(radius)
-
-    def smoothness(self) -> float | None:
-        return self.loss.smoothness()
-
     def pull(self) -> float:
         return self.loss.pull()
+
+    def verify(self, radius: float) -> None:
+        self.loss.verify(radius)
 
     def check(self, rows: NDArray[Any], d: int) -> None:
         if rows.ndim != 2 or rows.shape[1] != self.columns(d):

@@ -16,6 +16,8 @@ from protocols.problems.problem import minimiser_norm
 from shuffle_sim.arrays import Floats, dense
 from shuffle_sim.errors import ParameterError, positive
 
+_MARGINS = 257  # at which losses are looked at, to bound them from below
+
 
 class TiltedObjective(Objective):
     """(1/tilt) ln mean_i e^{tilt l(w; z_i)} + (ridge/2) ||w||^2, for a smooth convex loss."""
@@ -113,17 +115,23 @@ class TiltedRisk(Risk):
         return super().smoothness + self.tilt * self.lipschitz_within(self.domain.radius) ** 2
 
     def spread(self, radius: float) -> float:
-        """How far apart two rows' losses are at one w, ||w|| <= radius, at most."""
+        """How far apart two rows' losses are at one w, ||w|| <= radius, at most.
+
+        Of labels the ends count, and 0: `Loss.verify` looks at the same.
+        """
         assert isinstance(self.loss, LinearLoss | Softmax)
         reach = self.loss.features * radius
         if isinstance(self.loss, Softmax):
             return softmax_spread(self.loss.classes, reach)
-        margins = np.array([-reach, reach])
-        if self.loss.classification:
-            low, high = self.loss.value(-margins, np.ones(2))
-            return float(high - low) if high > low else float(low - high)
-        labels = np.full(2, self.loss.label_bound)
-        return float(self.loss.value(margins, labels).max())
+        size = 1.0 if self.loss.classification else self.loss.label_bound
+        labels = np.array([-size, size] if self.loss.classification else [-size, 0.0, size])
+        inner = labels[np.abs(labels) < reach]
+        margins = np.unique(np.append(np.linspace(-reach, reach, _MARGINS), inner))
+        pairs = [each.ravel() for each in np.meshgrid(margins, labels)]
+        shape = len(labels), len(margins)
+        with np.errstate(invalid="ignore"):  # labels without a bound
+            values, slopes = self.loss.value(*pairs), self.loss.derivative(*pairs)
+            return _span(margins, values.reshape(shape), slopes.reshape(shape))
 
     def factor(self, n: int, radius: float) -> float:
         """C/(n - 1 + C), C = e^{tilt spread}: no row's tilted weight is larger."""
@@ -139,6 +147,26 @@ class TiltedRisk(Risk):
     def objective(self, rows: Floats) -> Objective:
         assert isinstance(self.loss, LinearLoss | Softmax)
         return TiltedObjective(self.loss, rows, self.ridge, self.domain, self.tilt)
+
+
+def _span(margins: Floats, values: Floats, slopes: Floats) -> float:
+    """The largest of convex functions on an interval less a bound of the least.
+
+    They are highest at its ends, and nowhere below both tangents of a cell.
+
+    Args:
+        margins: ends of cells, (margins,).
+        values: of each function there, (functions, margins).
+        slopes: likewise.
+    """
+    width = np.diff(margins)
+    rise = slopes[:, 1:] - slopes[:, :-1]
+    # Where the tangents of both ends meet; flat ones are lines.
+    ahead = values[:, 1:] - slopes[:, 1:] * width - values[:, :-1]
+    at = np.divide(-ahead, rise, out=np.zeros_like(rise), where=rise > 0)
+    least = values[:, :-1] + slopes[:, :-1] * np.clip(at, 0.0, width)
+    found = values.max() - min(least.min(), values.min())
+    return float(found) if np.isfinite(found) else math.inf
 
 
 def softmax_spread(classes: int, reach: float) -> float:

@@ -8,17 +8,16 @@ spread, clipped to the same ball. Any center and any spread are private.
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from protocols.problems.loss import Loss
-from shuffle_sim.arrays import Floats, Values
+from protocols.problems.loss import Loss, OfLoss
+from shuffle_sim.arrays import Floats, Values, lengths
 
 
 @dataclass(frozen=True)
-class FeatureMoments(Loss):
+class FeatureMoments(OfLoss):
     """<v, theta> for v = (x, ||x||^2/r) L/(sqrt(2) r), of rows x with ||x|| <= r: linear in theta.
 
     Its gradient is v, no longer than L. So the round that asks for it costs what one that asks for
@@ -41,9 +40,6 @@ class FeatureMoments(Loss):
         """Of v: L/(sqrt(2) r)."""
         return self.norm / (math.sqrt(2) * self.reach)
 
-    def columns(self, d: int) -> int:
-        return self.loss.columns(d)
-
     def values(self, theta: Floats, rows: Floats) -> Floats:
         """<v, theta>."""
         return np.asarray(self.gradients(theta, rows) @ theta)
@@ -60,12 +56,9 @@ class FeatureMoments(Loss):
     def smoothness(self) -> float:
         return 0.0
 
-    def check(self, rows: NDArray[Any], d: int) -> None:
-        self.loss.check(rows, d)
-
 
 @dataclass(frozen=True)
-class Centred(Loss):
+class Centred(OfLoss):
     """A loss of rows whose features x became z = (x - center)/scale, clipped to ||z|| <= reach.
 
     `theta` speaks of x: the margins are those of x where nothing is clipped. Gradients are those in
@@ -106,23 +99,11 @@ class Centred(Loss):
         z = found[:, : self.center.size]
         z -= self.center
         z /= self.scale
-        z *= (self.reach / np.maximum(np.sqrt(np.einsum("ij,ij->i", z, z)), self.reach))[:, None]
+        z *= (self.reach / np.maximum(lengths(z), self.reach))[:, None]
         return found
-
-    def columns(self, d: int) -> int:
-        return self.loss.columns(d)
 
     def values(self, theta: Floats, rows: Floats) -> Floats:
         return self.loss.values(self.inward(theta), self.rows(rows))
 
     def gradients(self, theta: Floats, rows: Floats, smoothing: float | None = None) -> Values:
         return self.loss.gradients(self.inward(theta), self.rows(rows), smoothing)
-
-    def lipschitz(self, radius: float) -> float:
-        return self.loss.lipschitz(radius)
-
-    def smoothness(self) -> float | None:
-        return self.loss.smoothness()
-
-    def check(self, rows: NDArray[Any], d: int) -> None:
-        self.loss.check(rows, d)

@@ -106,6 +106,7 @@ def _point(name: str, value: ArrayLike, d: int) -> Floats:
         raise ParameterError(name, value, f"a number or {d} numbers") from error
     if not np.isfinite(point).all():
         raise ParameterError(name, value, "finite: the domain must be bounded")
+    point.flags.writeable = False  # descent in place from the center would move the domain
     return point
 
 
@@ -223,6 +224,7 @@ class Simplex(Domain):
 
     def project(self, theta: Floats) -> Floats:
         """max(theta - tau, 0) for the tau that gives the sum (Held, Wolfe and Crowder 1974)."""
+        theta = theta - theta.max()  # as near to the simplex; far from 0 the sum has no digits
         descending = np.sort(theta)[::-1]
         levels = (np.cumsum(descending) - self.total) / np.arange(1, self.d + 1)
         tau = levels[np.flatnonzero(descending > levels)[-1]]

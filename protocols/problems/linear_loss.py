@@ -6,6 +6,7 @@ and curvature.
 
 import math
 from abc import abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -13,13 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.problems.loss import ROUNDING, Loss, refuse_rows
-from shuffle_sim.arrays import Floats, Scaled, Values
+from shuffle_sim.arrays import Floats, Scaled, Values, lengths
 from shuffle_sim.errors import ParameterError, positive
 from shuffle_sim.protocol.base import check_rows
 from shuffle_sim.sampling.kernels import margins_and_norms
 
 PROX_ERROR = 1e-12
 """Of a clipped gradient of an envelope, as a share of the clip."""
+_Refuted = tuple[NDArray[np.bool_], str]
 _NEWTON, _TOLERANCE = 60, 1e-14
 _GRID = 257
 _FAR = 1e3  # margins beyond are not tried where the domain is not bounded
@@ -142,12 +144,13 @@ class LinearLoss(Loss):
         return np.asarray(c)
 
     def verify(self, radius: float) -> None:
-        """Hold the stated constants against the loss itself, on a grid of margins.
+        """Hold the stated constants and forms against the loss itself, on a grid of margins.
 
         The margins are those that ||theta|| <= radius allows.
 
         Raises:
-            ParameterError: if it is not convex, or steeper or more curved than it states.
+            ParameterError: if it is not convex, steeper or more curved than it states, or its
+                `value`, `kink` or `prox` is not that of its derivative.
         """
         reach = min(self.features * radius, _FAR)
         margins, bound = (
@@ -156,7 +159,8 @@ class LinearLoss(Loss):
         )
         slope, curvature = self.slope(reach), self.curvature()
         for label in (-1.0, 1.0) if self.classification else (-bound, 0.0, bound):
-            slopes = np.asarray(self.derivative(margins, np.full(_GRID, label)), np.float64)
+            labels = np.full(_GRID, label)
+            slopes = np.asarray(self.derivative(margins, labels), np.float64)
             rises = np.diff(slopes) / (margins[1] - margins[0])
             slack = 1e-6 * (1 + float(np.abs(slopes).max(initial=0.0))) / reach
             for bad, allowed in (
@@ -167,6 +171,7 @@ class LinearLoss(Loss):
                     rises > (math.inf if curvature is None else curvature + slack),
                     f"no more curved than {curvature}",
                 ),
+                *self._forms(margins, labels, slopes),
             ):
                 if bad.any():
                     raise ParameterError(
@@ -174,6 +179,30 @@ class LinearLoss(Loss):
                         self,
                         f"{allowed} (margin {margins[np.argmax(bad)]:g}, label {label:g})",
                     )
+
+    def _forms(self, margins: Floats, labels: Floats, slopes: Floats) -> Iterator[_Refuted]:
+        """Where what is computed in place of the derivative is not of it."""
+        values, step = np.asarray(self.value(margins, labels), np.float64), margins[1] - margins[0]
+        steepest, largest = float(np.abs(slopes).max()), float(np.abs(values).max())
+        few = slice(_GRID // 3)  # beside other rows than before
+        for asked, known in ((self.derivative, slopes), (self.value, values)):
+            apart = np.abs(asked(margins[few], labels[few]) - known[few])
+            close = 1e-9 * (1 + np.abs(known).max())
+            yield ~(apart <= close), "of each row alone, and not of chance"
+        slack = 1e-6 * (1 + steepest) + 2.0**-48 * largest / step
+        rises = np.diff(values) / step
+        kept = (slopes[:-1] - slack <= rises) & (rises <= slopes[1:] + slack)
+        yield ~kept, "of a value that rises as its derivative says"
+        if (kink := self.kink(labels)) is not None:
+            sign, place, low, high = kink
+            r = sign * margins - place
+            apart = np.abs(np.maximum(low * r, high * r) - values)
+            yield ~(apart <= 1e-9 * (1 + largest)), "max(low r, high r), as its kink says"
+        if type(self).prox is not LinearLoss.prox:
+            for width in margins[-1] * np.array([0.1, 10.0]):
+                given = margins, labels, np.full(_GRID, width), 1.0
+                apart = np.abs(self.prox(*given) - LinearLoss.prox(self, *given))
+                yield ~(apart <= 1e-9 * (1 + steepest)), "of a prox that solves its equation"
 
     def columns(self, d: int) -> int:
         return d + 1
@@ -224,9 +253,8 @@ class LinearLoss(Loss):
     def check(self, rows: NDArray[Any], d: int) -> None:
         check_rows(rows, (len(rows), self.columns(d)))
         x, y = rows[:, :-1], rows[:, -1]
-        norms = np.sqrt(np.einsum("ij,ij->i", x, x, dtype=np.float64))
         refuse_rows(
-            norms > self.features * ROUNDING,
+            lengths(x) > self.features * ROUNDING,
             f"features of l2 norm at most {self.features:g}",
         )
         if self.classification:

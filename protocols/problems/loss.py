@@ -125,6 +125,30 @@ class Loss(ABC):
         """
 
 
+class OfLoss(Loss):
+    """A loss made of another, with its rows and its constants unless it says otherwise.
+
+    Attributes:
+        loss: the other.
+        more: columns after those of the other.
+    """
+
+    loss: Loss
+    more: ClassVar[int] = 0
+
+    def columns(self, d: int) -> int:
+        return self.loss.columns(d) + self.more
+
+    def lipschitz(self, radius: float) -> float:
+        return self.loss.lipschitz(radius)
+
+    def smoothness(self) -> float | None:
+        return self.loss.smoothness()
+
+    def check(self, rows: NDArray[Any], d: int) -> None:
+        self.loss.check(rows, d)
+
+
 def refuse_rows(bad: NDArray[np.bool_], allowed: str) -> None:
     """Refuse rows of which some are bad, (users,).
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from protocols.problems.linear_loss import LinearLoss
 from protocols.problems.loss import ROUNDING, Loss, refuse_rows
-from shuffle_sim.arrays import Floats, Values
+from shuffle_sim.arrays import Floats, Values, lengths
 from shuffle_sim.errors import positive
 from shuffle_sim.protocol.base import check_rows
 
@@ -194,5 +194,4 @@ class MeanEstimation(Loss):
 
     def check(self, rows: NDArray[Any], d: int) -> None:
         check_rows(rows, (len(rows), d))
-        norms = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))
-        refuse_rows(norms > self.points * ROUNDING, f"of l2 norm at most {self.points:g}")
+        refuse_rows(lengths(rows) > self.points * ROUNDING, f"of l2 norm at most {self.points:g}")

@@ -14,7 +14,7 @@ import numpy as np
 from protocols.problems.linear_loss import LinearLoss
 from protocols.problems.loss import Loss
 from protocols.problems.losses import MeanEstimation
-from shuffle_sim.arrays import Floats, Scaled, Values, dense
+from shuffle_sim.arrays import Floats, Scaled, Values, dense, lengths
 from shuffle_sim.errors import ParameterError, positive
 
 LARGEST = 1e100
@@ -82,15 +82,14 @@ class Clipped:
     def _scaled(self, loss: LinearLoss, points: Floats, rows: Floats) -> Scaled:
         rows = bounded(rows)
         x, labels = rows[:, :-1], rows[:, -1]
-        squares = np.einsum("ij,ij->i", x, x)
+        norms = lengths(x)
         margins = x @ points if points.ndim == 1 else np.einsum("ij,ij->i", x, points)
-        norms = np.sqrt(squares)
         if self.smoothing is not None:
             factors = loss.clipped_prox(margins, labels, norms, self.smoothing, self.clip)
         else:
             caps = self.clip / np.maximum(norms, 1e-300)
             factors = np.clip(loss.derivative(margins, labels), -caps, caps)
-        return Scaled(x, factors, squares)
+        return Scaled(x, np.where(np.isnan(factors), 0.0, factors), norms * norms)
 
     def _raw(self, points: Floats, rows: Floats) -> Floats:
         if points.ndim == 1:

@@ -1,18 +1,18 @@
 """Losses whose rows count by public or private weights, each within a public bound."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.problems.loss import ROUNDING, Loss, refuse_rows
+from protocols.problems.loss import ROUNDING, Loss, OfLoss, refuse_rows
 from shuffle_sim.arrays import Floats, Scaled, Values
 from shuffle_sim.errors import ParameterError, positive
 
 
 @dataclass(frozen=True)
-class Weighted(Loss):
+class Weighted(OfLoss):
     """w l(theta; row) with 0 <= w <= bound; rows are those of l, then w.
 
     Formal guarantee: a user's weight is a part of its row, and private with it. The gradient is at
@@ -26,15 +26,13 @@ class Weighted(Loss):
 
     loss: Loss
     bound: float = 1.0
+    more: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         """Check both."""
         if not isinstance(self.loss, Loss) or isinstance(self.loss, Weighted):
             raise ParameterError("loss", self.loss, "a Loss without weights")
         positive("weight_bound", self.bound)
-
-    def columns(self, d: int) -> int:
-        return self.loss.columns(d) + 1
 
     def values(self, theta: Floats, rows: Floats) -> Floats:
         return rows[:, -1] * self.loss.values(theta, rows[:, :-1])

@@ -69,6 +69,7 @@ def _residual(objective: Objective, w: Floats) -> Certificate:
     after = objective.domain.project(w - eta * gradient)
     residual = objective.gradient(after) - gradient + (w - after) / eta
     error += objective.rounding(after)
-    error += 4 * UNIT * (float(np.linalg.norm(w)) + eta * size) / eta
+    far = float(np.linalg.norm(w)) + float(np.linalg.norm(objective.domain.center))
+    error += 4 * UNIT * (far + eta * size) / eta  # a projection is computed from the center
     radius = (float(np.linalg.norm(residual)) * _ROUND + error) / ridge
     return Certificate(after, radius, "residual of a projected step")

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import numpy as np
+
 from protocols.erm.objective import Kinked, Objective
 from protocols.erm.one_vs_rest import Stacked
 
@@ -27,9 +29,14 @@ class OracleCalls:
 def counted(objective: ObjectiveT, tally: OracleCalls, share: float = 1.0) -> ObjectiveT:
     """The same objective; what is asked of it is added to the tally. Values are free.
 
+    Its public arrays are read-only.
     `share` is its part of the objective that is minimised.
     """
     twin = copy.copy(objective)
+    for name, value in vars(objective).items():
+        if isinstance(value, np.ndarray) and not name.startswith("_"):
+            setattr(twin, name, value.view())
+            getattr(twin, name).flags.writeable = False
 
     def watch(name: str, by: Any) -> None:
         setattr(twin, name, by)  # on the twin alone: classes are shared

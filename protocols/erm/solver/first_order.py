@@ -1,4 +1,4 @@
-"""Solvers that take full gradients: descent, subgradients, acceleration.
+"""Solvers that take full gradients: descent, subgradients, acceleration, extragradient.
 
 Every solver is `solver(objective, radius, w, rng) -> w`. It may stop where it likes: a certificate,
 not the solver, says how near it came.
@@ -10,18 +10,21 @@ from collections.abc import Callable
 import numpy as np
 
 from protocols.erm.objective import Kinked, Objective
+from protocols.erm.saddle import Saddle
 from protocols.erm.solver.certificate import certify
 from protocols.problems.domains import L2Ball
 from shuffle_sim.arrays import Floats
+from shuffle_sim.errors import ParameterError
 
 _MOST = 20_000
 _FEW = 2000  # of methods that do not come near: a polisher goes on
 _LOOK = 10  # steps between certificates
+_MOST_PAIRS, _LOOK_AT_PAIRS = 50_000, 20  # of steps of both players
 
 
 def descent(objective: Objective, radius: float, w: Floats, rng: np.random.Generator) -> Floats:
     """Projected gradient descent with step 2/(beta + lambda)."""
-    smooth = _smooth(objective)
+    smooth = nearly(objective)
     step = 2 / (smooth.smoothness + smooth.strong_convexity)
     for t in range(1, _MOST + 1):
         w = smooth.domain.project(w - step * smooth.gradient(w))
@@ -107,7 +110,7 @@ def accelerated(
     most: float = _MOST,
 ) -> Floats:
     """Nesterov's method with constant momentum (sqrt kappa - 1)/(sqrt kappa + 1), projected."""
-    smooth = _smooth(objective)
+    smooth = nearly(objective)
     root = math.sqrt(smooth.smoothness / smooth.strong_convexity)
     momentum, before, ahead = (root - 1) / (root + 1), w, w
     t = 0
@@ -116,6 +119,29 @@ def accelerated(
         w = smooth.domain.project(ahead - smooth.gradient(ahead) / smooth.smoothness)
         ahead, before = w + momentum * (w - before), w
         if t % _LOOK == 0 and certify(smooth, w).radius <= radius:
+            break
+    return w
+
+
+def extragradient(
+    objective: Objective, radius: float, w: Floats, rng: np.random.Generator
+) -> Floats:
+    """A step with the slopes at a step ahead, both projected (Korpelevich 1976).
+
+    Steps are 1/(2 steepness).
+
+    Raises:
+        ParameterError: no saddle problem.
+    """
+    if not isinstance(objective, Saddle):
+        raise ParameterError("solver", "extragradient", "newton or another: no saddle problem")
+    step, v = 1 / (2 * objective.steepness), objective.opponent.center
+    mine, other = objective.domain.project, objective.opponent.project
+    for t in range(1, _MOST_PAIRS + 1):
+        down, up = objective.slopes(w, v)
+        down, up = objective.slopes(mine(w - step * down), other(v + step * up))
+        w, v = mine(w - step * down), other(v + step * up)
+        if t % _LOOK_AT_PAIRS == 0 and certify(objective, w).radius <= radius:
             break
     return w
 
@@ -137,7 +163,8 @@ def width_for(objective: Objective, radius: float) -> float:
     return objective.strong_convexity * radius**2 / 32
 
 
-def _smooth(objective: Objective) -> Objective:
+def nearly(objective: Objective) -> Objective:
+    """The objective, smoothed a little where it has kinks."""
     if not isinstance(objective, Kinked):
         return objective
     return objective.smoothed(objective.width * 1e-3)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from protocols.erm.objective import Kinked, Objective, as_point, demand_convex
-from protocols.erm.solver import first_order, saddle, second_order, stochastic
+from protocols.erm.solver import first_order, second_order, stochastic
 from protocols.erm.solver.certificate import Certificate, certify
 from protocols.erm.solver.counting import OracleCalls, counted
 from protocols.erm.solver.outside import fitted
@@ -21,7 +21,7 @@ Solver = Callable[[Objective, float, Floats, np.random.Generator], Floats]
 SOLVERS: dict[str, Solver] = {
     "adaptive-subgradient": first_order.adaptive_subgradient,
     "agd": first_order.accelerated,
-    "extragradient": saddle.extragradient,
+    "extragradient": first_order.extragradient,
     "gd": first_order.descent,
     "katyusha": stochastic.katyusha,
     "lbfgs": second_order.lbfgs,
@@ -95,7 +95,8 @@ def minimise(
     tally = OracleCalls()
     watched, solve = counted(objective, tally), solver_of(solver)
     start = objective.domain.project(objective.start)
-    w = _tried(solve, watched, radius, start, seed)
+    # A twin of its own, with arrays that are read-only: what is certified is not the solver's.
+    w = _tried(solve, counted(objective, tally), radius, start, seed)
     found = certify(watched, w)
     polished = bool(found.radius > radius)
     if polished:

@@ -10,7 +10,7 @@ from protocols.erm.smooth import LinearERM
 from protocols.problems.losses import Hinge, Logistic
 from protocols.problems.regression import Squared
 from shuffle_sim.arrays import Floats
-from shuffle_sim.errors import ParameterError
+from shuffle_sim.errors import ParameterError, one_of
 
 Strength = Callable[[float, int], float]
 """(ridge, n) -> the parameter of an estimator."""
@@ -50,15 +50,13 @@ def check_model(estimator: Any) -> tuple[type, str, Strength, dict[str, Any]]:
         ParameterError: it is none that is known, or weights its rows.
     """
     name = type(estimator).__name__
-    if name not in MODELS:
-        raise ParameterError("estimator", name, f"one of {', '.join(MODELS)}")
+    one_of("estimator", name, MODELS)
     loss, parameter, unit, fixed = MODELS[name]
     given = estimator.get_params()
     if given.get("class_weight") is not None:
         raise ParameterError("class_weight", given["class_weight"], "None: weights multiply L")
     if loss is object:
-        if given["loss"] not in SGD:
-            raise ParameterError("loss", given["loss"], f"one of {', '.join(SGD)}")
+        one_of("loss", given["loss"], SGD)
         loss = SGD[given["loss"]]
     for key, allowed in (("penalty", ("l2", "deprecated")), ("l1_ratio", (0, 0.0, 0.15, None))):
         if key in given and given[key] not in allowed:

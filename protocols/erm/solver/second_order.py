@@ -8,6 +8,7 @@ import scipy
 
 from protocols.erm.objective import Kinked, Objective
 from protocols.erm.solver.certificate import WIDTHS
+from protocols.erm.solver.first_order import nearly
 from protocols.problems.domains import L2Ball, RealSpace
 from shuffle_sim.arrays import Floats
 
@@ -36,9 +37,7 @@ def newton(objective: Objective, radius: float, w: Floats, rng: np.random.Genera
 
 def lbfgs(objective: Objective, radius: float, w: Floats, rng: np.random.Generator) -> Floats:
     """SciPy's L-BFGS over R^d, to a gradient as small as a certificate needs; then projected."""
-    smooth = objective
-    if isinstance(objective, Kinked):
-        smooth = objective.smoothed(objective.width * 1e-3)
+    smooth = nearly(objective)
     tolerance = radius * smooth.strong_convexity / (2 * math.sqrt(smooth.d))
     limits = {"gtol": tolerance, "ftol": 0.0, "maxiter": 500, "maxls": 40, "maxcor": 20}
     found = scipy.optimize.minimize(

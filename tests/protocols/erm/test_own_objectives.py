@@ -20,6 +20,8 @@ from protocols import (
 from protocols.erm.adversarial import NORMS, Perturbation, RobustRisk
 from protocols.erm.solver import minimise
 from protocols.erm.tilted import TiltedRisk, softmax_spread
+from protocols.problems.losses import Linear
+from protocols.problems.smoothed import Smoothed
 from shuffle_sim import ParameterError, Privacy, run
 
 CORNERS = ((0.2, 0.1), (-0.2, 0.1), (0.0, -0.2))
@@ -80,6 +82,23 @@ def test_no_swap_moves_a_tilted_softmax_minimiser_further(tilt, n):
         points = [minimise(risk.objective(each), 1e-7).point for each in (rows, other)]
         worst = max(worst, float(np.linalg.norm(points[0] - points[1])))
     assert 0.2 * stated < worst <= stated + 2e-7
+
+
+LOPSIDED = Smoothed.of(Pinball(1.0, labels=3.0, quantile=0.02), 20.0)
+
+
+@pytest.mark.parametrize(("loss", "ridge", "tilt"), [(LOPSIDED, 1.0, 4.0), (Linear(2.0), 3.0, 1.0)])
+def test_no_swap_moves_a_tilted_minimiser_further(loss, ridge, tilt):
+    """Steep on one side alone, or below zero: the largest loss is not the spread."""
+    risk, n = TiltedRisk.of(Problem(loss, L2Ball(1, 1.0), ridge), tilt=tilt), 50
+    far, top = loss.features, loss.label_bound if loss is LOPSIDED else 0.0
+    hard = np.array([(x, y) for x in (-far, far) for y in (-top, top)])
+    worst = 0.0
+    for alike in ((0.0, -top), (0.0, 0.0), (far, -top), (far, top)):
+        tables = [np.vstack([row, np.tile(alike, (n - 1, 1))]) for row in hard]
+        points = [float(minimise(risk.objective(each), 1e-7).point[0]) for each in tables]
+        worst = max(worst, max(points) - min(points))
+    assert 0.1 * risk.sensitivity(n)[0] < worst <= risk.sensitivity(n)[0] + 2e-7
 
 
 def test_derivatives_of_a_tilted_softmax_are_those_of_its_value():

@@ -178,6 +178,53 @@ def test_what_a_solver_returns_does_not_matter(solver):
     assert np.linalg.norm(found.point - exact(objective)) <= found.radius
 
 
+@pytest.mark.parametrize("far", [1e3, 1e6, 1e8])
+def test_certificates_hold_at_0_on_a_ball_far_from_it(far):
+    """By symmetry the minimiser is on the ray from 0 to the center, where the ball begins."""
+    way = np.array([0.6, 0.8])
+    ball = L2Ball(2, float(np.linalg.norm(far * way)), far * way)
+    rows = np.append(way, -1.0) * np.ones((20, 1))
+    objective, w = erm(Logistic(), rows, 0.01, ball), np.array([3e-4, 1e-4])
+    for _ in range(200):
+        w = certify(objective, w).point
+    found = certify(objective, w)
+    off = math.hypot(*ball.center) - ball.size  # of the border from 0: a rounding
+    assert np.linalg.norm(found.point) <= found.radius + abs(off) + 2e-16 * far
+
+
+def standardises(objective):
+    x = objective.rows[:, :-1]
+    x -= x.mean(axis=0)
+    x *= 10
+    return objective.start
+
+
+def strengthens(objective):
+    objective.strong_convexity = 1e9
+    return np.ones(objective.d)
+
+
+def descends_in_place(objective):
+    w = objective.start
+    for _ in range(200):
+        w -= 0.5 * objective.gradient(w)
+    return w
+
+
+@pytest.mark.parametrize("solver", [standardises, strengthens, descends_in_place])
+def test_what_a_solver_changes_does_not_matter(solver):
+    """Neither rows, nor constants, nor the domain that a release is projected on."""
+    rows, ball = rows_of(300, 3), L2Ball(3, 0.5)
+    kept, objective = rows.copy(), erm(Logistic(), rows, 0.01, ball)
+    truth = exact(objective)
+    found = minimise(objective, radius_for(300, 0.01), solver)
+    assert np.linalg.norm(found.point - truth) <= found.radius
+    assert np.array_equal(rows, kept)
+    assert not ball.center.any()
+    with pytest.raises(ValueError, match="read-only"):
+        ball.center[0] = 1.0
+
+
 @pytest.mark.parametrize(
     ("estimator", "loss"),
     [

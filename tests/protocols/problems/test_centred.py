@@ -86,3 +86,12 @@ def test_what_is_asked_first_is_bounded_and_unbiased(name):
     theta = parameters(name)
     np.testing.assert_allclose(asked.values(theta, data), asked.gradients(theta, data) @ theta)
     assert asked.lipschitz(5.0) == norm
+
+
+@pytest.mark.parametrize("reach", [1.0, 2e-162])
+def test_moved_rows_are_within_the_reach_where_squares_vanish(reach):
+    """They were 10 times as long: a curator's objective perturbation takes them as they are."""
+    near = Centred(Logistic(reach), np.zeros(400), 0.1, reach / 1000, reach)
+    data = np.full((1, 402), reach / 20)
+    moved = near.rows(data)[0, :400]
+    assert np.hypot.reduce(moved) == pytest.approx(reach, rel=1e-9)

@@ -34,6 +34,16 @@ def inside(domain, theta):
     return np.abs(domain.project(theta) - theta).max() < 1e-9
 
 
+@pytest.mark.parametrize("far", [0.0, 1e12, 1e17, -1e300])
+def test_a_simplex_projects_from_anywhere_along_its_normal(far):
+    """Where 1 is below the spacing of doubles, too: a shift of all coordinates changes nothing."""
+    simplex = Simplex(4)
+    assert np.allclose(simplex.project(np.full(4, far)), simplex.center, atol=1e-15)
+    near = simplex.project(far + np.array([0.0, 0.0, 0.25, 0.5]))
+    if abs(far) < 1e15:
+        assert np.allclose(near, [0.0625, 0.0625, 0.3125, 0.5625], atol=1e-15)
+
+
 @pytest.mark.parametrize("domain", DOMAINS.values(), ids=DOMAINS)
 def test_projections_are_in_the_set_and_nearest(domain):
     rng = np.random.default_rng(0)

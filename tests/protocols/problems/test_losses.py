@@ -7,10 +7,13 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 
+from protocols.erm.saddle import Grouped
+from protocols.problems.domains import L2Ball
 from protocols.problems.linear_loss import LinearLoss
 from protocols.problems.losses import Hinge, Linear, Logistic, MeanEstimation
-from protocols.problems.problem import Gradient
+from protocols.problems.problem import Gradient, Problem
 from protocols.problems.regression import Absolute, Huber, Pinball, Squared
+from protocols.problems.weighted import Weighted
 from shuffle_sim.arrays import dense
 from shuffle_sim.errors import FrameError, ParameterError
 from shuffle_sim.wire.codec import decode, encode
@@ -189,6 +192,72 @@ def test_gradients_can_be_broadcast_and_only_by_the_vocabulary(loss):
         decode(encode(query), (Gradient,))
 
 
+class Steeper(Logistic):
+    """Ten times as steep as its derivative says: an exponential mechanism draws by values."""
+
+    def value(self, margins, labels):
+        return 10 * super().value(margins, labels)
+
+
+class Kinked(Hinge):
+    """Ten times as steep as it states where minimisers are certified."""
+
+    def kink(self, labels):
+        return labels, np.ones_like(labels), -10.0, 0.0
+
+
+class Wavy(Hinge):
+    """Whose envelope is not convex."""
+
+    def prox(self, margins, labels, squared_norms, beta):
+        return -labels * (np.sin(40 * margins) > 0)
+
+
+class Flatter(Logistic):
+    """Which states too small a slope."""
+
+    def slope(self, reach):
+        return 0.1
+
+
+class Normed(Absolute):
+    """Of margins less those of all rows asked: one row moves the slopes of all others."""
+
+    prox = LinearLoss.prox
+
+    def kink(self, labels):
+        return None
+
+    def value(self, margins, labels):
+        return super().value(margins - margins.mean(), labels)
+
+    def derivative(self, margins, labels):
+        return super().derivative(margins - margins.mean(), labels)
+
+
+class Drawn(Logistic):
+    """With slopes of chance."""
+
+    def derivative(self, margins, labels):
+        rng = np.random.default_rng()
+        return (1 - 1e-6 * rng.random(len(margins))) * super().derivative(margins, labels)
+
+
+@pytest.mark.parametrize(
+    "loss", [Steeper(), Kinked(), Wavy(), Flatter(), Normed(), Drawn()], ids=name
+)
+@pytest.mark.parametrize("wrap", [lambda loss: loss, Weighted, lambda loss: Grouped(loss, 2)])
+def test_what_is_not_of_its_derivative_is_refused(loss, wrap):
+    with pytest.raises(ParameterError, match=name(loss)):
+        Problem(wrap(loss), L2Ball(2, 1.0))
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=name)
+@pytest.mark.parametrize("radius", [1e-9, 1e-3, 1.0, 30.0, 1e6])
+def test_what_is_of_its_derivative_is_not(loss, radius):
+    loss.verify(radius)
+
+
 def test_rows_the_constants_do_not_hold_for_are_refused():
     x = np.array([[0.6, 0.8], [0.1, 0.0]])
     good = np.c_[x, [1.0, -1.0]]
@@ -205,6 +274,16 @@ def test_rows_the_constants_do_not_hold_for_are_refused():
     ):
         with pytest.raises(ParameterError, match=match):
             loss.check(rows, 2)
+
+
+@pytest.mark.parametrize("loss", [Logistic(1e-165), MeanEstimation(1e-165)], ids=name)
+def test_rows_whose_squares_vanish_are_held_to_their_bound_too(loss):
+    rows = np.ones((1, loss.columns(2)))
+    rows[:, :2] = 0.6e-165, 0.8e-165
+    loss.check(rows, 2)
+    rows[:, :2] = 1.5e-162, 0.0  # its square is 0
+    with pytest.raises(ParameterError):
+        loss.check(rows, 2)
 
 
 def test_loss_parameters_outside_their_range_are_refused():

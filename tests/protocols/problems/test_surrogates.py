@@ -8,6 +8,7 @@ import pytest
 from protocols import Hinge, Huber, Logistic, Squared
 from protocols.erm.saddle import Grouped
 from protocols.problems import MeanEstimation, Softmax
+from protocols.problems.linear_loss import LinearLoss
 from protocols.problems.surrogates import Clipped, Surrogate
 from protocols.problems.weighted import Weighted
 from shuffle_sim import ParameterError
@@ -52,6 +53,28 @@ def test_no_gradient_is_longer_than_the_clip(loss, smoothing):
     assert np.allclose(alone, found[:50], atol=1e-12)
     sums = slopes.gradients_of(np.tile(point, (2, 1)), rows)
     assert np.allclose(sums, found.sum(axis=0), atol=1e-9)
+
+
+class Lost(Squared):
+    """Whose derivative is no number far off."""
+
+    prox = LinearLoss.prox
+
+    def derivative(self, margins, labels):
+        return np.where(np.abs(margins) > 1e30, np.nan, super().derivative(margins, labels))
+
+
+@pytest.mark.parametrize("smoothing", [None, 3.0])
+def test_nor_where_squares_vanish_or_slopes_are_lost(smoothing):
+    """Each row alone: its square is below doubles, and its label as long as is let through."""
+    for clip, x in ((1e-63, 1.5e-162), (1e-90, 1e-180), (1e-120, 1e-200)):
+        slopes = Clipped(Squared(math.inf), clip, smoothing)
+        found = slopes.gradient(np.zeros(1), np.array([[x, 1e99]]))
+        assert abs(found[0]) == pytest.approx(min(clip, x * 1e99), rel=1e-9)
+        assert abs(found[0]) <= clip * (1 + 1e-12)
+    lost = Clipped(Lost(math.inf), 0.3, smoothing).gradient
+    rows = np.array([[1e40, 0.0], [0.1, 1.0]])
+    assert np.array_equal(lost(np.ones(1), rows), lost(np.ones(1), rows[1:]))
 
 
 def test_the_smoothness_of_clipped_gradients_is_the_losss_own():
