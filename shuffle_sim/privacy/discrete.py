@@ -49,7 +49,8 @@ class DiscreteLaplace(PureMechanism[Floats], Noise):
         if (whole != np.rint(whole)).any() or sensitivity != round(sensitivity):
             raise ParameterError("value", f"of shape {whole.shape}", "integers, as the sensitivity")
         noise = draw(rng, Fraction(self.epsilon) / round(sensitivity), whole.size)
-        return np.asarray(whole + np.array(noise, float).reshape(whole.shape))
+        moved = [int(each) + z for each, z in zip(whole.flat, noise, strict=True)]
+        return np.array(moved, float).reshape(whole.shape)  # rounded once the noise is in it
 
 
 @dataclass(frozen=True)
@@ -105,13 +106,21 @@ class GridLaplace(Noise):
         return math.hypot(noise, math.sqrt(d) * step / 2)
 
     def sample(self, value: Any, sensitivity: float, rng: np.random.Generator) -> Floats:
-        array, step = checked(value, sensitivity), self.step(sensitivity)
+        array, step = checked(value, sensitivity), Fraction(self.step(sensitivity))
         if array.size != self.coordinates:
             raise ParameterError("d", array.size, f"{self.coordinates}, as the mechanism states")
-        whole = [int(each) for each in np.rint(array.ravel() / step)]
+        whole = [round(Fraction(each) / step) for each in array.ravel().tolist()]
         noise = draw(rng, Fraction(self.epsilon) / self.shift(sensitivity), array.size)
-        moved = [each + z for each, z in zip(whole, noise, strict=True)]
-        return np.array([float(each) * step for each in moved]).reshape(array.shape)
+        moved = [nearest((each + z) * step) for each, z in zip(whole, noise, strict=True)]
+        return np.array(moved).reshape(array.shape)
+
+
+def nearest(value: Fraction) -> float:
+    """The nearest double; infinite beyond the largest, where an error would tell of the value."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
 
 
 def variance(rate: float) -> float:

@@ -23,7 +23,7 @@ from shuffle_sim.privacy.bounds.rounding import (
     epsilon_many_rounds,
 )
 from shuffle_sim.privacy.composition import least_epsilon
-from shuffle_sim.privacy.discrete import below
+from shuffle_sim.privacy.discrete import below, nearest
 from shuffle_sim.privacy.events import BinomialEvent
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.mechanisms import Noise, Norm, checked
@@ -180,7 +180,7 @@ class GridBinomial(Noise):
         step = Fraction(sensitivity) / self.steps
         whole = [_rounded(Fraction(each) / step, rng) for each in array.ravel().tolist()]
         moved = [2 * z + noise for z, noise in zip(whole, self._drawn(rng), strict=True)]
-        return np.array([float(each * step / 2) for each in moved]).reshape(array.shape)
+        return np.array([nearest(each * step / 2) for each in moved]).reshape(array.shape)
 
     def _drawn(self, rng: np.random.Generator) -> list[int]:
         """2 Bin(trials, 1/2) - trials in each coordinate."""

@@ -318,5 +318,5 @@ class Exponential(PureMechanism[int]):
             allowed = "one utility for each of one or more choices"
             raise ParameterError("value", f"of shape {utilities.shape}", allowed)
         with np.errstate(over="ignore"):  # a choice that is so much worse is never drawn
-            scores = self.epsilon / sensitivity * (utilities - utilities.max())
+            scores = self.epsilon * ((utilities - utilities.max()) / sensitivity)
         return int(np.argmax(scores + rng.gumbel(size=utilities.size)))

@@ -5,14 +5,13 @@ Any loss is taken: each gradient is clipped, whatever it is, and clipping costs 
 
 import math
 from abc import abstractmethod
-from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from protocols.central.clipped_gradient import ClippedGradient
 from protocols.central.heavy_tails.unbounded import Unbounded, bounded_moments
-from protocols.optimisation.base import DivergedError
+from protocols.optimisation.base import AverageState, DivergedError
 from protocols.optimisation.choices import Choices
 from protocols.optimisation.search import least
 from protocols.optimisation.setting import Setting
@@ -30,16 +29,7 @@ _TIMES = np.unique(np.geomspace(1, 100, 30).round().astype(int))
 _CLIPS = np.geomspace(1e-2, 1e4, 200)
 
 
-@dataclass(frozen=True)
-class DescentState:
-    """Rounds over, where the next gradient is asked, and the sum of the points averaged."""
-
-    round: int
-    theta: Floats
-    total: Floats
-
-
-class ClippedDescent(Unbounded[DescentState]):
+class ClippedDescent(Unbounded[AverageState]):
     """Projected descent along noisy means of clipped gradients.
 
     The result is the mean of the points of the second half.
@@ -118,15 +108,15 @@ class ClippedDescent(Unbounded[DescentState]):
         why = {"rounds, clip": f"{t}, {clip:.4g}: least of D B(C) + R L_G/sqrt(T) = {gap:.4g}"}
         return cls(problem=problem, n=n, privacy=privacy, rounds=t, clip=clip, eta=eta, choices=why)
 
-    def init_at(self, theta: Floats) -> DescentState:
-        return DescentState(0, theta, np.zeros(self.problem.d))
+    def init_at(self, theta: Floats) -> AverageState:
+        return AverageState(0, theta, np.zeros(self.problem.d))
 
     def cohort(self, index: int) -> Cohort:
         """Of a round."""
         each = self.batch(self.n, self.rounds)
         return Cohort.of(index * each, (index + 1) * each)
 
-    def plan(self, state: DescentState) -> Release | None:
+    def plan(self, state: AverageState) -> Release | None:
         if state.round == self.rounds:
             return None
         cohort = self.cohort(state.round)
@@ -135,15 +125,15 @@ class ClippedDescent(Unbounded[DescentState]):
         noise = self.noise(self.privacy, self.problem.d, self.rounds)
         return Release.of(cohort, gradient, noise)
 
-    def update(self, state: DescentState, estimate: Any) -> DescentState:
+    def update(self, state: AverageState, estimate: Any) -> AverageState:
         gradient = np.asarray(estimate, np.float64) + self.problem.ridge * state.theta
         theta = self.problem.domain.project(state.theta - self.eta * gradient)
         if not np.isfinite(theta).all():
             raise DivergedError(state.round)
         late = state.round + 1 > self.rounds // 2
-        return DescentState(state.round + 1, theta, state.total + theta * late)
+        return AverageState(state.round + 1, theta, state.total + theta * late)
 
-    def result(self, state: DescentState) -> Floats:
+    def result(self, state: AverageState) -> Floats:
         return state.total / max(1, state.round - self.rounds // 2)
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from protocols.central.heavy_tails.plan import HeavyTailedPhase, NoiseSize, Phasing, plan
 from protocols.central.heavy_tails.unbounded import TIMING, PureUnbounded, bounded_moments
+from protocols.erm.objective import UNIT
 from protocols.optimisation.choices import Choices
 from protocols.optimisation.phases import PhasedState, Step, Steps
 from protocols.optimisation.setting import Setting
@@ -79,9 +80,17 @@ class GridScore(Statistic):
 
     @property
     def sensitivity(self) -> Sensitivity:
-        """Range of the changes: 4 C/m."""
-        proof = "projections do not expand: a score moves by 2 C/m at most, up or down"
-        return Sensitivity(4 * self.slopes.clip / self.users, "range", proof)
+        """Range of the changes: 4 C/m, and what doubles round."""
+        proof = "projections do not expand: a score moves by 2 C/m at most, up or down; roundings"
+        return Sensitivity(4 * (self.slopes.clip / self.users + self._rounding), "range", proof)
+
+    @property
+    def _rounding(self) -> float:
+        """Of a score: a short step from a point far from 0 loses its digits."""
+        clip, domain, d = self.slopes.clip, self.domain, self.domain.d
+        far = self.gamma * (clip + self.strong * domain.diameter)
+        lost = UNIT * (8 * (d + 8) * (domain.radius + far) + self.gamma * (self.users + d) * clip)
+        return (lost + math.sqrt(domain.slack(far))) / self.gamma
 
     def __call__(self, total: Total, users: int) -> Floats:
         means = total(partial(self.slopes.gradients_of, self.points)) / self.users

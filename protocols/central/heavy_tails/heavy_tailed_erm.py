@@ -51,7 +51,7 @@ from protocols.problems.scaled import (
 from protocols.problems.surrogates import clips_to_convex
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.cohort import Cohort
-from shuffle_sim.errors import ParameterError, integer, real
+from shuffle_sim.errors import ParameterError, integer, one_of, real, refuse_given
 from shuffle_sim.privacy.discrete import DiscreteLaplace, GridLaplace
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.mechanisms import L2Laplace, Laplace
@@ -118,8 +118,7 @@ class HeavyTailedERM(Steps, PureUnbounded[PhasedState]):
         demand_surrogate(problem.loss)
         demand_diameter(problem)
         for name, value, known in (("noise", noise, NOISES), ("solver", solver, SOLVERS)):
-            if value not in known:
-                raise ParameterError(name, value, f"one of {', '.join(known)}")
+            one_of(name, value, known)
         self.problem, self.n, self.privacy = problem, integer("n", n), privacy
         self.phases, self.moments, self.noise, self.solver = phases, moments, noise, solver
         self.bound, self.choices = bound, dict(choices or {})
@@ -190,13 +189,10 @@ class HeavyTailedERM(Steps, PureUnbounded[PhasedState]):
         return PopLocalize.paper(n=n, problem=problem, privacy=privacy, **given)
 
     @classmethod
-    def settings(
-        cls, *, n: int, problem: Problem, privacy: Privacy, **given: Any
-    ) -> Iterator[tuple[str, Callable[[], Self]]]:
-        common = {"n": n, "problem": problem, "privacy": privacy, **given}
-        yield "", partial(cls.calibrated, **common)
+    def settings(cls, **given: Any) -> Iterator[tuple[str, Callable[[], Self]]]:
+        yield "", partial(cls.calibrated, **given)
         if not given.get("pilot"):
-            yield "one phase", partial(cls.calibrated, **common, phases=1)
+            yield "one phase", partial(cls.calibrated, **given, phases=1)
 
     def asks(self, at: int) -> int:
         return self.phases[at].blocks
@@ -279,10 +275,8 @@ class PilotedERM(Then, HeavyTailedERM):
 
 
 def _piloted(common: dict[str, Any], choices: Choices) -> Any:
-    for name in ("moments", "blocks", "failure", "phases"):
-        if choices[name] is not None:
-            allowed = "left out with a pilot, which replaces it"
-            raise ParameterError(name, choices[name], allowed)
+    replaced = choices.of("moments", "blocks", "failure", "phases")
+    refuse_given(replaced, "left out with a pilot, which replaces it")
     pilot = SHARE if choices["pilot"] is True else choices["pilot"]
     if not isinstance(pilot, int):
         share = real("pilot", pilot, 0.0, 1.0, closed=(False, False))

@@ -6,7 +6,6 @@ tails). The pilot's users take part in nothing else.
 
 import math
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
@@ -51,16 +50,12 @@ class PilotHistogram(Statistic):
         return Sensitivity(2.0, "l1", "one row leaves a bin and enters another")
 
     def __call__(self, total: Total, users: int) -> Floats:
-        return total(partial(_counted, self))
+        return total(self.part)
 
     def part(self, rows: Floats) -> Floats:
         """Of some rows."""
-        return _counted(self, rows)
-
-
-def _counted(asked: PilotHistogram, rows: Floats) -> Floats:
-    bins = bins_of(asked.loss, asked.radius, asked.scale, rows)
-    return np.bincount(bins, minlength=BINS).astype(float)
+        bins = bins_of(self.loss, self.radius, self.scale, rows)
+        return np.bincount(bins, minlength=BINS).astype(float)
 
 
 def phases_by_pilot(tails: Tails, setting: Phasing, d: int) -> tuple[HeavyTailedPhase, ...]:

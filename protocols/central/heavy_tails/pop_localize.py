@@ -30,7 +30,7 @@ from protocols.problems.problem import Problem, demand, demand_diameter
 from protocols.problems.scaled import demand_surrogate, least_smoothing, stated, surrogate_of
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.cohort import Cohort
-from shuffle_sim.errors import ParameterError, integer, positive
+from shuffle_sim.errors import ParameterError, integer, one_of, positive
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.mechanisms import L2Laplace
 from shuffle_sim.protocol.release import Release
@@ -95,8 +95,7 @@ class PopLocalize(Steps, PureUnbounded[PhasedState]):
         demand_surrogate(problem.loss)
         demand_diameter(problem)
         moments = bounded_moments(problem) if moments is None else moments
-        if system not in SYSTEMS:
-            raise ParameterError("system", system, f"one of {', '.join(SYSTEMS)}")
+        one_of("system", system, SYSTEMS)
         self.problem, self.n, self.privacy, self.moments = (
             problem,
             integer("n", n),
@@ -136,12 +135,9 @@ class PopLocalize(Steps, PureUnbounded[PhasedState]):
         return cls(problem=problem, n=n, privacy=privacy, tight=tight, **choices.of(*cls.takes))
 
     @classmethod
-    def settings(
-        cls, *, n: int, problem: Problem, privacy: Privacy, **given: Any
-    ) -> Iterator[tuple[str, Callable[[], Self]]]:
-        common = {"n": n, "problem": problem, "privacy": privacy, **given}
-        yield "paper", partial(cls.paper, **common)
-        yield "tight noise", partial(cls.calibrated, **common)
+    def settings(cls, **given: Any) -> Iterator[tuple[str, Callable[[], Self]]]:
+        yield "paper", partial(cls.paper, **given)
+        yield "tight noise", partial(cls.calibrated, **given)
 
     @property
     def stages(self) -> int:

@@ -21,7 +21,8 @@ from protocols.central.person.accelerated_erm_plan import (
     planned,
     smoothings,
 )
-from protocols.central.person.centered_mean import CenteredMean
+from protocols.central.person.chained_mean import clipped
+from protocols.central.person.friendly import MAX_POINTS
 from protocols.central.person.outlier_removal import FriendlyGradient, FriendlyScore, Removal
 from protocols.optimisation.acceleration import AcceleratedState
 from protocols.optimisation.centring import NEAR
@@ -33,11 +34,41 @@ from protocols.problems.per_person import MeanGradient
 from protocols.problems.problem import Problem, demand, demand_bounded
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.population import Unit
-from shuffle_sim.errors import ParameterError, integer, positive
+from shuffle_sim.errors import ParameterError, integer, one_of, positive
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.ledger import Charge
 from shuffle_sim.privacy.trust import Trust
-from shuffle_sim.protocol.release import CentralAlgorithm, Release
+from shuffle_sim.protocol.release import CentralAlgorithm, Release, Sensitivity, Statistic, Total
+
+
+@dataclass(frozen=True)
+class CenteredMean(Statistic):
+    """The mean over persons of what a query asks, clipped to a radius; what is not finite is 0.
+
+    Attributes:
+        query: of each person, less the center.
+        radius: rho.
+        users: n_i.
+    """
+
+    query: MeanGradient
+    radius: float
+    users: int
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        """2 rho/n_i."""
+        proof = "two vectors of norm at most rho are at most 2 rho apart; one of n_i differs"
+        return Sensitivity(2 * self.radius / self.users, "l2", proof)
+
+    def __call__(self, total: Total, users: int) -> Floats:
+        return total(self.part) / self.users
+
+    def part(self, rows: Floats) -> Floats:
+        """The sum over some persons."""
+        with np.errstate(all="ignore"):  # records may be anything
+            values = np.asarray(self.query(rows))
+        return np.asarray(clipped(values, self.radius).sum(axis=0))
 
 
 @dataclass(frozen=True)
@@ -222,8 +253,7 @@ class AcceleratedPhasedERM(PhaseChain, CentralAlgorithm[PhasedState]):
         setting = replace(setting, trust=Trust.CENTRAL)
         tried = choices.grid("phases", range(1, MAX_PHASES + 1))
         center = choices["center"]
-        if center not in (None, *CENTERS):
-            raise ParameterError("center", center, f"one of {', '.join(CENTERS)}")
+        one_of("center", center, CENTERS, None)
         centers = CENTERS[:2] if center is None else (center,)
         beta = choices["smoothing"]
         envelopes = smoothings(setting) if beta is None else [positive("smoothing", beta)]
@@ -236,7 +266,7 @@ class AcceleratedPhasedERM(PhaseChain, CentralAlgorithm[PhasedState]):
             return value
 
         if center == "removed":  # says how many persons the margins take
-            Removal.calibrated(privacy, n, 1, 1.0)
+            Removal.calibrated(privacy, min(n, MAX_POINTS), 1, 1.0)
         small = ParameterError("n", n, "larger: the center would be noise; or center fixed")
         value, best = least(bound, tried, bases, GROWTHS, centers, envelopes, otherwise=small)
         own: dict[str, Any] = {"phases": found[best], "bound": value, "smoothing": best[-1]}

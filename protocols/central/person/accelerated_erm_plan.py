@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy
 
+from protocols.central.person.friendly import MAX_POINTS
 from protocols.central.person.outlier_removal import Removal
 from protocols.optimisation.acceleration import Schedule, envelope_error, gap_of
 from protocols.optimisation.centring import Centring, Spread
@@ -83,7 +84,8 @@ def planned(
     L, m = problem.objective_lipschitz, problem.records
     bound, before, start = envelope_error(problem, smoothing), setting.distance**2, 0
     phases = []
-    for at, size in enumerate(halves(n, count)):
+    for at, most in enumerate(halves(n, count)):
+        size = min(most, MAX_POINTS) if center == "removed" else most
         ridge = base * growth**at
         strong = ridge + problem.ridge
         near = min((L / strong) ** 2, problem.domain.diameter**2)

@@ -90,9 +90,9 @@ class ChainedMean(Mechanism[Floats]):
             raise ParameterError("value", f"of shape {rows.shape}", allowed)
         center, each = np.zeros(rows.shape[1]), math.sqrt(len(self.ratios)) * self.noise_multiplier
         for ratio in self.ratios:
-            center = center + clipped(rows - center, ratio * sensitivity / 2).mean(axis=0)
-            noise = each * ratio * sensitivity / self.points
-            center = center + noise * rng.standard_normal(center.size)
+            mean = clipped(rows - center, ratio * sensitivity / 2).mean(axis=0)
+            noise = each * ratio * sensitivity / self.points * rng.standard_normal(center.size)
+            center = center + (mean + noise)  # what this rounds follows from what is private
         return np.asarray(center)
 
 

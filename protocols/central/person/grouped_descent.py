@@ -10,7 +10,8 @@ from protocols.central.person.chained_mean import clipped
 from protocols.central.person.friendly import FriendlyMean
 from protocols.central.person.gathering import gathered
 from protocols.erm.extension import valid_records
-from protocols.problems.domains import Domain, L2Ball
+from protocols.problems.domains import _UNIT, Domain, L2Ball
+from protocols.problems.linear_loss import PROX_ERROR
 from protocols.problems.surrogates import Clipped, demand_convex
 from shuffle_sim.arrays import Floats, dense
 from shuffle_sim.data.person_rows import PersonRows
@@ -154,9 +155,16 @@ class PlainDescent(GroupedPass):
 
     @property
     def sensitivity(self) -> Sensitivity:
-        """2 eta C m, or the diameter: another record moves later iterates by 2 eta C at most."""
-        proof = "steps do not expand (eta <= 2/beta), and m of them differ by 2 eta C each"
-        moved = 2 * self.eta * self.slopes.clip * self.records
+        """2 eta C m and roundings, or the diameter: a record moves later iterates by 2 eta C.
+
+        A computed step is off by u times 4 (d + 8) (R + eta C) at most, eta beta being at most 2,
+        and by what a prox is off. Their average is off by two roundings more for each step.
+        """
+        proof = "steps do not expand (eta <= 2/beta), m of them differ by 2 eta C each; roundings"
+        each = self.eta * self.slopes.clip
+        rounded = 4 * (self.start.size + 9) * _UNIT * (self.domain.radius + each)
+        steps = self.users * self.records
+        moved = 2 * each * self.records + 2 * steps * (rounded + PROX_ERROR * each)
         return Sensitivity(min(moved, self.domain.widest), "l2", proof)
 
     def __call__(self, total: Total, users: int) -> Floats:

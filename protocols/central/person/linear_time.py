@@ -151,12 +151,9 @@ class LinearTimePhasedSGD(Steps, CentralAlgorithm[PhasedState]):
         return made
 
     @classmethod
-    def settings(
-        cls, *, n: int, problem: Problem, privacy: Privacy, **given: Any
-    ) -> Iterator[tuple[str, Callable[[], Self]]]:
-        common: dict[str, Any] = {"n": n, "problem": problem, "privacy": privacy} | given
+    def settings(cls, **given: Any) -> Iterator[tuple[str, Callable[[], Self]]]:
         for mean in MEANS:
-            yield mean, partial(cls.calibrated, **common | {"mean": mean})
+            yield mean, partial(cls.calibrated, **given | {"mean": mean})
 
     @classmethod
     def paper_for(cls, setting: Setting, choices: Choices) -> Self:

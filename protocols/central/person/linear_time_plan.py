@@ -15,7 +15,7 @@ from protocols.optimisation.search import least
 from protocols.optimisation.setting import Setting
 from protocols.problems.problem import Problem
 from shuffle_sim.data.cohort import Cohort
-from shuffle_sim.errors import ParameterError
+from shuffle_sim.errors import ParameterError, one_of
 from shuffle_sim.privacy.mechanisms import Gaussian
 from shuffle_sim.privacy.tested_release import TestedGaussian
 
@@ -71,8 +71,7 @@ def planned(setting: Setting, choices: Choices) -> LinearTimePlan:
     """
     n, problem, privacy = setting.n, setting.problem, setting.privacy
     kind, u = choices["mean"], choices.get("deviations", DEVIATIONS)
-    if kind not in (None, *MEANS):
-        raise ParameterError("mean", kind, f"one of {', '.join(MEANS)}")
+    one_of("mean", kind, MEANS, None)
     total, found = Gaussian.calibrated(privacy), {}
     for each in MEANS if kind is None else (kind,):
         mechanism = TestedGaussian.calibrated(privacy) if each == "friendly" else None

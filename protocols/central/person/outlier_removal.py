@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from protocols.central.person.chained_mean import clipped
-from protocols.central.person.friendly import FriendlyMean
+from protocols.central.person.friendly import MAX_POINTS, FriendlyMean
 from protocols.central.person.gathering import gathered
 from protocols.problems.per_person import MeanGradient
 from shuffle_sim.arrays import Floats
-from shuffle_sim.errors import ParameterError
+from shuffle_sim.errors import ParameterError, integer
 from shuffle_sim.privacy.bounds.gaussian import delta_gdp
 from shuffle_sim.privacy.composition import Parts
 from shuffle_sim.privacy.guarantee import Privacy
@@ -114,8 +114,10 @@ class Removal:
             radius: r of friends.
 
         Raises:
-            ParameterError: too few persons for the margins of the two noises.
+            ParameterError: too few persons for the margins of the two noises, or too many to look
+                at all pairs.
         """
+        integer("n", persons, 1, MAX_POINTS)
         epsilon, tail = SHARES[0] * privacy.epsilon, SHARES[1] * privacy.delta
         guard = GuardedThreshold(epsilon, float(persons), SCORE_SENSITIVITY, rounds, tail)
         # Q = C passes half of the time at a threshold of C: one margin lower it nearly always does.

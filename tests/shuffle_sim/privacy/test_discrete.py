@@ -9,6 +9,7 @@ import pytest
 from shuffle_sim.auditing.conformance import LawError, check_pmf
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.privacy.discrete import DiscreteLaplace, GridLaplace, draw, variance
+from shuffle_sim.privacy.grid_noise import GridBinomial
 
 
 def check_law(rate, drawn_at, seed=0, count=20_000, reach=12):
@@ -77,6 +78,20 @@ def test_releases_lie_on_the_grid_and_spread_as_stated():
     assert rms == pytest.approx(mechanism.error(0.5, d), rel=0.15)
 
 
+@pytest.mark.parametrize("mechanism", [GridLaplace(1.0, 2), GridBinomial(64, 10_000, 2)])
+@pytest.mark.parametrize(
+    ("value", "sensitivity"), [(1e300, 1e-9), (1.0, 1e-310), (1.79e308, 1e307), (-1.79e308, 1e307)]
+)
+def test_no_value_ends_in_an_error_after_its_charge(mechanism, value, sensitivity):
+    """Beyond the doubles a release is infinite: an error would tell of the value."""
+    rng = np.random.default_rng(1)
+    for _ in range(20):
+        found = mechanism.sample(np.array([value, 0.0]), sensitivity, rng)
+        assert found.shape == (2,)
+        assert found[0] * np.sign(value) > 0
+        assert not np.isnan(found[1])
+
+
 def test_bad_values_are_refused_before_any_draw():
     rng = np.random.default_rng(3)
     before = rng.bit_generator.state["state"]["state"]
@@ -89,3 +104,14 @@ def test_bad_values_are_refused_before_any_draw():
         with pytest.raises(ParameterError):
             mechanism.sample(value, size, rng)
     assert rng.bit_generator.state["state"]["state"] == before
+
+
+def test_noise_beyond_what_doubles_count_tells_nothing_of_the_integer():
+    """At epsilon 1e-16 a 1 was rounded to multiples of 4, where a 0 is even."""
+    rng, mechanism, fours = np.random.default_rng(0), DiscreteLaplace(1e-16), []
+    for whole in (0.0, 1.0):
+        drawn = np.abs([mechanism.sample(np.array([whole]), 1.0, rng)[0] for _ in range(3000)])
+        drawn = drawn[(drawn >= 2.0**53) & (drawn < 2.0**54)]
+        assert drawn.size > 500
+        fours.append(float((np.mod(drawn, 4) == 0).mean()))
+    assert abs(fours[0] - fours[1]) < 0.15  # five standard errors; it was 0.27

@@ -187,6 +187,14 @@ def test_the_exponential_has_its_law_and_a_tenth_less_is_seen():
         check_pmf(draws(1.8), law)
 
 
+def test_the_exponential_has_its_law_below_what_an_inverse_reaches():
+    """1/S is infinite for S of 1e-309; the better of two choices was drawn each time."""
+    rng, mechanism = np.random.default_rng(3), Exponential(1.0)
+    for scale in (1.0, 1e-300, 1e-309, 1e-320):
+        drawn = sum(mechanism.sample([0.0, scale], scale, rng) for _ in range(2000))
+        assert abs(drawn / 2000 - 1 / (1 + math.exp(-1))) < 0.05  # 5 standard errors
+
+
 def test_the_exponential_loses_at_most_epsilon():
     epsilon, sensitivity = 1.2, 2.0
     stated = ShuffleAccountant().compose(Exponential(epsilon).event)
@@ -206,6 +214,16 @@ def test_utilities_far_apart_do_not_overflow():
     rng = np.random.default_rng(0)
     assert Exponential(1.0).sample([-1e308, 1e308, 0.0], 1e-300, rng) == 1
     assert Exponential(1.0).sample([4.0], 1.0, rng) == 0
+
+
+@pytest.mark.parametrize("sensitivity", [1.0, 1e-309])
+def test_a_tiny_sensitivity_is_drawn_for_as_any(sensitivity):
+    """1/1e-309 is no double: the best choice was taken always, not by its odds of 0.576."""
+    rng, values = np.random.default_rng(0), np.array([0.0, sensitivity, 0.0])
+    best = sum(Exponential(1.0).sample(values, sensitivity, rng) == 1 for _ in range(400))
+    odds = math.e / (math.e + 2)
+    assert stats.binomtest(best, 400, odds).pvalue > 1e-6
+    assert stats.binomtest(400, 400, odds).pvalue < 1e-6  # the control
 
 
 def test_calibrated_noise_meets_the_oracles():

@@ -115,6 +115,21 @@ def test_a_sensitivity_ten_per_cent_too_small_is_caught():
     assert np.ptp(moved) > 0.9 * score.sensitivity.value
 
 
+@pytest.mark.parametrize(("gamma", "center"), [(1e-14, 0.0), (1e-13, 0.0), (0.5, 1e11)])
+def test_scores_of_steps_that_doubles_round_move_no_further_than_stated(gamma, center):
+    rng, n = np.random.default_rng(5), 5000
+    ball = L2Ball(1, 1.0, center)
+    score = GridScore(Clipped(Logistic(), 1.0), ball, net(ball, 0.05), ball.center, 0.5, n, gamma)
+    worst = 0.0
+    for _ in range(10):
+        rows = np.column_stack([rng.uniform(-1, 1, n), rng.choice([-1.0, 1.0], n)])
+        pair = [np.vstack([[1.0, label], rows[1:]]) for label in (-1.0, 1.0)]
+        worst = max(worst, float(np.ptp(utilities(score, pair[0]) - utilities(score, pair[1]))))
+    assert 0 < worst <= score.sensitivity.value
+    if not center:  # 4 C/m alone is not enough
+        assert worst > 1.1 * 4 / n
+
+
 def test_a_net_from_the_data_gives_neighbours_other_supports():
     # E2: gamma = 1/(lambda + H_Z) and a net of step ~ gamma, H_Z from the longest row.
     def support(rows):

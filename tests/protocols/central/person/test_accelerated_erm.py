@@ -7,9 +7,12 @@ import numpy as np
 import pytest
 
 from protocols import AcceleratedPhasedERM, Hinge, L2Ball, Logistic, Problem
-from protocols.central.person.centered_mean import CenteredMean
+from protocols.central.person.accelerated_erm import CenteredMean
 from protocols.central.person.friendly import FriendlyMean
 from protocols.central.person.outlier_removal import FriendlyGradient, FriendlyScore, Removal
+from protocols.optimisation import CuratedPhases
+from protocols.optimisation.setting import Setting
+from protocols.optimisation.then import Then
 from protocols.problems import MeanEstimation
 from protocols.problems.per_person import MeanGradient
 from shuffle_sim import Budget, ParameterError, Privacy, run
@@ -17,6 +20,7 @@ from shuffle_sim.data.population import Unit
 from shuffle_sim.privacy.accountant import ShuffleAccountant
 from shuffle_sim.privacy.guarded_threshold import GuardedThreshold
 from shuffle_sim.privacy.mechanisms import Gaussian
+from shuffle_sim.protocol.release import CentralAlgorithm
 
 D = 3
 PRIVACY = Privacy(2.0, 1e-6)
@@ -193,6 +197,23 @@ def test_what_a_phase_costs_does_not_follow_from_where_its_guard_stops(tmp_path)
     assert len(budget.reports[0].charges) == phase.rounds + 1
 
 
+def test_what_may_stop_is_no_part_of_a_run():
+    """The parts around it would not charge for what it leaves out: 15.8 in place of 80."""
+    made = guarded(0.5)
+    with pytest.raises(ParameterError, match="AcceleratedPhasedERM"):
+        CuratedPhases(n=60, phases=(made,))
+
+    class First(Then, CentralAlgorithm):
+        def stage(self, results):
+            return None if results else made
+
+        def check(self, rows):
+            made.check(rows)
+
+    with pytest.raises(ParameterError, match="AcceleratedPhasedERM"):
+        First().init()
+
+
 def test_a_guard_that_assures_too_little_is_refused():
     mean = FriendlyMean(10, 0.01, 0)
     apart = np.repeat([[0.0], [1.0]], 5, axis=0)
@@ -216,6 +237,18 @@ def test_the_guard_and_the_gaussians_spend_what_was_asked_for():
     assert made.guard.assured == pytest.approx(made.guard.threshold - made.guard.margin)
     with pytest.raises(ParameterError, match="in a phase"):
         Removal.calibrated(Privacy(1.0, 1e-6), 2500, 12, 0.5)
+    with pytest.raises(ParameterError, match="1 to 20000"):
+        Removal.calibrated(Privacy(1.0, 1e-6), 20_001, 12, 0.5)
+
+
+@pytest.mark.full
+def test_removal_asks_as_many_persons_as_all_pairs_allow():
+    problem = Problem(Logistic(), L2Ball(2, 1.0), records=8)
+    asked = {"problem": problem, "privacy": Privacy(1.0, 1e-6), "center": "removed", "phases": 1}
+    few, many = (AcceleratedPhasedERM.calibrated(n=n, **asked) for n in (20_000, 50_000))
+    assert many.bound == few.bound
+    (phase,) = many.phases
+    assert phase.cohort.size == phase.removal.mean.points == 20_000
 
 
 @pytest.mark.full
@@ -285,6 +318,25 @@ def test_the_slopes_of_the_bound_are_those_of_the_page(delta, users, records):
 
     assert slope((10**4, 10**4), (10**7, 10**4)) == pytest.approx(users, abs=0.006)
     assert slope((10**6, 10**2), (10**6, 10**5)) == pytest.approx(records, abs=0.006)
+
+
+@pytest.mark.parametrize(
+    ("n", "m", "planned", "tenths", "share"),
+    [(10**5, 10**4, 2.8e11, 0.0098, 1.2), (10**6, 10**4, 5.3e12, 0.0014, 3.0)],
+)
+@pytest.mark.full
+def test_the_gradients_of_full_batches_are_those_of_the_page(
+    n, m, planned, tenths, share, monkeypatch
+):
+    """And what disjoint tenths would plan, whose noise has ten times the variance."""
+    problem = Problem(Logistic(), L2Ball(10, 1.0), records=m)
+    asked = {"n": n, "problem": problem, "privacy": Privacy(1.0, 1e-6)}
+    assert AcceleratedPhasedERM.calibrated(**asked).gradients == pytest.approx(planned, rel=0.02)
+    noise = Setting.squared_noise
+    monkeypatch.setattr(Setting, "squared_noise", lambda *given: 10 * noise(*given))
+    made = AcceleratedPhasedERM.calibrated(**asked)
+    assert made.bound / problem.lipschitz == pytest.approx(tenths, rel=0.02)
+    assert made.gradients / 10 == pytest.approx(share * (n * m) ** 1.125, rel=0.05)
 
 
 @pytest.mark.parametrize(("n", "m", "share"), [(10**5, 10**4, 0.004), (10**5, 10**5, 0.005)])

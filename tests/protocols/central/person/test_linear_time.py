@@ -249,6 +249,22 @@ def test_the_noise_of_a_chain_has_its_law():
     assert chain.event == GaussianEvent(2.0)
 
 
+def test_noise_of_a_chain_is_added_before_the_center_rounds_it():
+    """The mean is 0.6 of the spacing of doubles beside the center, and so is the noise."""
+    space, chain = np.spacing(1.0), ChainedMean(10, (1.0, 1e-14), 1.0)
+    rows = np.array([[1 + space]] * 6 + [[1.0]] * 4)
+    sizes = iter((-1.0, 0.6))
+    units = iter(math.sqrt(2) * 4 * ratio / 10 for ratio in chain.ratios)
+
+    class Noise:
+        def standard_normal(self, size):
+            return np.full(size, next(sizes) * space / next(units))
+
+    added_last = (1 + 0.6 * space) + 0.6 * space
+    assert added_last == 1 + 2 * space
+    assert chain.sample(rows, 4.0, Noise())[0] == 1 + space
+
+
 def test_a_run_by_chains_spends_what_was_asked_for():
     """Half of the persons disagree with the others: a friendly mean would not pass."""
     made = LinearTimePhasedSGD.calibrated(n=800, problem=PROBLEM, privacy=PRIVACY, mean="chain")
@@ -290,6 +306,22 @@ def test_without_removal_a_person_moves_a_pass_by_two_eta_l_m():
     """Ragged persons count with as many records as are stated, so later ones are not shifted."""
     assert 0.95 < plain_move() <= 1
     assert plain_move(share=0.9) > 1  # a tenth less would be seen
+
+
+def test_what_doubles_round_is_in_the_sensitivity_of_a_tiny_step():
+    """Above 1 a double is coarser than below: one path stays where it is, the other goes on."""
+    rows, ends = np.zeros((2000, 1, 2)), []
+    rows[:, 0, 0] = 0.9
+    eta, n = 2.0**-53 * 1.001, len(rows)
+    asked = PlainDescent(Clipped(Linear(), 1.0), L2Ball(1, 2.0), np.ones(1), eta, 0.0, n, n, 1)
+    for end in (1.0, -1.0):
+        rows[0, 0, 0] = end
+        ends.append(asked(lambda part: part(rows), n))
+    moved = float(np.linalg.norm(ends[0] - ends[1]))
+    assert moved > 600 * 2 * eta  # the control: what was stated
+    assert moved <= asked.sensitivity.value
+    usual = dataclasses.replace(asked, eta=0.01).sensitivity.value
+    assert usual == pytest.approx(2 * 0.01, rel=1e-6)
 
 
 @pytest.mark.full
