@@ -10,7 +10,7 @@ from protocols.optimisation.setting import Setting
 from protocols.problems.domains import Domain
 from protocols.problems.problem import Problem
 from shuffle_sim.arrays import Floats
-from shuffle_sim.errors import ParameterError, integer, positive, real
+from shuffle_sim.errors import ParameterError, integer, one_of, positive, real
 
 SCHEDULES = ("default", "paper")
 
@@ -54,8 +54,7 @@ class Schedule:
         real("smoothness", self.beta, 0.0, math.inf, closed=(True, False))
         real("sigma", self.sigma, 0.0, math.inf, closed=(True, False))
         positive("initial_distance", self.distance)
-        if self.kind not in SCHEDULES:
-            raise ParameterError("schedule", self.kind, f"one of {', '.join(SCHEDULES)}")
+        one_of("schedule", self.kind, SCHEDULES)
         if self.beta + self.sigma == 0:
             raise ParameterError(
                 "smoothness",

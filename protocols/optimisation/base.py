@@ -36,6 +36,14 @@ class OptimiserState:
     round: int
 
 
+@dataclass(frozen=True)
+class AverageState(OptimiserState):
+    """theta_t, and the sum of the iterates that are averaged."""
+
+    theta: Floats
+    total: Floats
+
+
 StateT = TypeVar("StateT")
 
 
@@ -142,11 +150,12 @@ class Optimiser(Calibrated, Algorithm[StateT, Any], Generic[StateT]):
     choices: dict[str, str]
 
     @classmethod
-    def settings(
-        cls, *, n: int, problem: Problem, privacy: Privacy, **given: Any
-    ) -> Iterator[tuple[str, Callable[[], Self]]]:
-        """The settings that a comparison shows, by name; "" for the calibrated one alone."""
-        yield "", partial(cls.calibrated, n=n, problem=problem, privacy=privacy, **given)
+    def settings(cls, **given: Any) -> Iterator[tuple[str, Callable[[], "Optimiser[Any]"]]]:
+        """The settings that a comparison shows, by name; "" for the calibrated one alone.
+
+        `given` is as of `calibrated`.
+        """
+        yield "", partial(cls.calibrated, **given)
 
     @classmethod
     def expected_bound(cls, setting: Setting, choices: Choices) -> float:

@@ -17,7 +17,7 @@ import scipy
 from protocols.optimisation.choices import Choices
 from protocols.optimisation.setting import Setting
 from shuffle_sim.arrays import Floats
-from shuffle_sim.errors import ParameterError, integer, positive, real
+from shuffle_sim.errors import integer, one_of, positive, real
 
 CENTERS = ("carried", "fixed")
 DEVIATIONS, FAIL = (3.0, 4.0, 5.0), 1e-3
@@ -201,8 +201,7 @@ def candidates(
         squared_noise: kappa^2 in each of them.
     """
     problem, asked = setting.problem, choices["center"]
-    if asked not in (None, *CENTERS):
-        raise ParameterError("center", asked, f"one of {', '.join(CENTERS)}")
+    one_of("center", asked, CENTERS, None)
     limit, spreads = problem.lipschitz, Spread.tried(setting, choices, batch)
     if asked != "carried":
         yield Centring.fixed(limit), rounds, 0.0

@@ -24,7 +24,7 @@ from shuffle_sim.arrays import Floats
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.errors import ParameterError, integer, positive
 from shuffle_sim.protocol.base import Protocol
-from shuffle_sim.protocol.release import CentralAlgorithm
+from shuffle_sim.protocol.release import CentralAlgorithm, demand_whole
 
 MAX_PHASES = 6
 GROWTHS = (1.0, 2.0, 4.0)
@@ -190,6 +190,7 @@ class Phases(PhaseChain):
     @classmethod
     def _fits(cls, parameter: str, kind: Any) -> type[Optimiser[Any]]:
         if isinstance(kind, type) and issubclass(kind, Optimiser) and issubclass(kind, cls.runs_as):
+            demand_whole(parameter, kind)
             return kind
         raise ParameterError(parameter, kind, f"an optimiser that runs as {cls.runs_as.__name__}")
 

@@ -21,7 +21,7 @@ from protocols.problems.multiclass import MultiClass
 from protocols.problems.problem import Problem
 from protocols.problems.weighted import Weighted
 from shuffle_sim.arrays import Floats
-from shuffle_sim.errors import ParameterError, integer, positive
+from shuffle_sim.errors import integer, positive
 
 CHOOSE = ("practice", "bound")
 """How parameters are chosen: tuned on synthetic data, or by the smallest proven bound."""
@@ -53,17 +53,6 @@ _CENTRED_LENGTH = {True: (1.0, 2.0), False: (1.5, 1.5)}
 gradients keep their length. A short one bends rare categories, a long one has more noise."""
 _LEAST_SPREAD = 0.1
 """Least spread that is believed, as a share of the bound."""
-
-
-def chosen_by(choose: object) -> str:
-    """One of CHOOSE.
-
-    Raises:
-        ParameterError: it is none.
-    """
-    if not isinstance(choose, str) or choose not in CHOOSE:
-        raise ParameterError("choose", choose, f"one of {', '.join(CHOOSE)}")
-    return choose
 
 
 def clipped(setting: Setting) -> Problem:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from shuffle_sim.protocol.base import Algorithm
+from shuffle_sim.protocol.release import demand_whole
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class Then(Algorithm[Any, Any]):
 
     def _begun(self, results: tuple[Any, ...]) -> ThenState:
         stage = self.stage(results)
+        demand_whole("stage", type(stage))
         return ThenState(results, stage, stage.init() if isinstance(stage, Algorithm) else None)
 
     def plan(self, state: Any) -> Any:

@@ -17,7 +17,6 @@ from numpy.typing import ArrayLike
 
 from shuffle_sim.arrays import Floats, all_finite
 from shuffle_sim.data.cohort import Cohort
-from shuffle_sim.data.persons import Persons, population_for
 from shuffle_sim.data.population import InMemory, Population
 from shuffle_sim.errors import DataChangedError, ParameterError, RoundAbortedError, integer
 from shuffle_sim.execution.budget import Report, check_report, ledger_of
@@ -28,6 +27,7 @@ from shuffle_sim.execution.journal import Journal
 from shuffle_sim.execution.options import Execution
 from shuffle_sim.execution.result import ReportCounts, Result, spending
 from shuffle_sim.execution.runtime import ATTEMPTS, HostLostError, Runtime
+from shuffle_sim.execution.setup import suited
 from shuffle_sim.privacy.guarantee import Guarantee
 from shuffle_sim.privacy.ledger import PrivacyLedger
 from shuffle_sim.privacy.trust import Trust
@@ -195,7 +195,7 @@ def run_curator(
         ParameterError: for bad parameters or data, before anything is drawn.
         CheckpointError: the disk does not take the checkpoint any more.
     """
-    population = _suited(algorithm, data)
+    population = suited(algorithm, data)
     if checkpoint is not None:
         population = population.watched()
     default = max(1, min(-(-population.users // _BLOCKS), _LARGEST_BLOCK))
@@ -208,6 +208,7 @@ def run_curator(
         seed=seed,
         task=secrets.token_bytes(16),
         entropy=entropy_of(seed),
+        report=budget,
     )
     state, index, asked, exact = algorithm.init(), 0, 0, True
     check_report(budget, data, (), resume=resume)
@@ -252,30 +253,6 @@ def run_curator(
         ledger=ledger,
         trust=algorithm.trust,
     )
-
-
-def _suited(algorithm: CentralAlgorithm[Any], data: Population | ArrayLike) -> Population:
-    """The population; where not all rows are in memory, the first stands for all."""
-    population = population_for(algorithm.unit, data, algorithm.most_records)
-    if population.users != algorithm.users:
-        raise ParameterError("data", population.users, f"the rows of {algorithm.users} users")
-    if isinstance(population, Persons):
-        population.checked(algorithm.check_records)
-    if isinstance(population, InMemory):
-        algorithm.check(population.array)
-    elif (release := algorithm.plan(algorithm.init())) is not None:
-        if isinstance(release.statistic, WholeStatistic):
-            algorithm.check(population.rows(0, population.users))
-            return population
-        row = population.rows(0, 1)
-        try:
-            release.statistic(lambda part: part(row), 1)
-        except (ValueError, TypeError, IndexError) as error:
-            if isinstance(error, ParameterError):
-                raise
-            allowed = f"rows that the statistic can read ({type(error).__name__})"
-            raise ParameterError("data", row.shape, allowed) from error
-    return population
 
 
 def _nonfinite(population: Population) -> int:

@@ -105,7 +105,7 @@ def run(
     An error that ends a run under way carries what was spent until then as `error.ledger`; a note
     on it, as on Ctrl-C, says it.
     """
-    how = _checked(algorithm, execution)
+    how = _checked(algorithm, execution, budget)
     host = _host(runtime, round_timeout)
     workers, auto = asked_workers(algorithm, workers, how.placement, shuffler_shards, checkpoint)
     kept = _Kept(seed, checkpoint, resume, budget)
@@ -118,15 +118,18 @@ def run(
     return told(made, algorithm.users)
 
 
-def _checked(algorithm: Any, execution: Execution | None) -> Execution:
+def _checked(algorithm: Any, execution: Execution | None, budget: Report | None) -> Execution:
     """How to run it.
 
     Raises:
-        ParameterError: what cannot be run, or no `Execution`.
+        ParameterError: what cannot be run, or not on the budget of users; or no `Execution`.
     """
     if not isinstance(algorithm, Protocol | CentralAlgorithm):
         allowed = "a protocol or a central algorithm, such as VectorSum.calibrated(...)"
         raise ParameterError("algorithm", algorithm, allowed)
+    if budget is not None and algorithm.protects is not None:
+        allowed = f"None: it is of users, and this guarantee is of one {algorithm.protects} of each"
+        raise ParameterError("budget", budget, allowed)
     how = Execution() if execution is None else execution
     if not isinstance(how, Execution):
         raise ParameterError("execution", execution, "None or an Execution(...)")
@@ -184,7 +187,7 @@ def _by_users(
         check_sealing_time(deployment, workers, how.sealing_seconds)
     check_adversary(adversary, protocol, population)
     ahead = check_report(kept.budget, data, _ahead(protocol), resume=kept.resume)
-    identity = _identity(deployment, population, kept.seed)
+    identity = _identity(deployment, population, kept)
     journal = journal_of(kept.checkpoint, kept.resume, identity)
     deployment = replace(deployment, task=journal.task, entropy=journal.entropy)
     observed = Observed(deployment, literal_size)
@@ -255,7 +258,7 @@ def _host(runtime: str | Runtime, round_timeout: float | None) -> Runtime:
     return host
 
 
-def _identity(deployment: Deployment, population: Population, seed: int | None) -> RunIdentity:
+def _identity(deployment: Deployment, population: Population, kept: _Kept) -> RunIdentity:
     return RunIdentity(
         values={
             "protocol": deployment.protocol,
@@ -271,8 +274,9 @@ def _identity(deployment: Deployment, population: Population, seed: int | None) 
             "security": deployment.security,
             "generator": deployment.generator,
         },
-        seed=seed,
+        seed=kept.seed,
         task=deployment.task,
         entropy=deployment.entropy,
         libraries=["numba"] if deployment.kernel == "compiled" else [],
+        report=kept.budget,
     )

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from shuffle_sim.errors import ParameterError
+from shuffle_sim.errors import one_of
 from shuffle_sim.execution.costs import chunks_on_wire, sealing, users_to_shuffler
 from shuffle_sim.execution.setup import default_block_size
 from shuffle_sim.privacy.events import PrivacyEvent
@@ -103,8 +103,7 @@ def forecast(
     Raises:
         ParameterError: unknown security.
     """
-    if security not in SECURITIES:
-        raise ParameterError("security", security, f"one of {', '.join(SECURITIES)}")
+    one_of("security", security, SECURITIES)
     ledger, specs = PrivacyLedger(), list(walked(protocol))
     totals = np.zeros((len(_HOPS), len(_KINDS)), np.int64)
     seconds = [0.0]

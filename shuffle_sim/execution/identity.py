@@ -31,6 +31,7 @@ class RunIdentity:
         task: 16 bytes that name the run.
         entropy: of the run's random streams.
         libraries: beside numpy, whose versions decide which bits are drawn.
+        report: of a budget, that the run is charged to; what comes later is charged there, too.
     """
 
     values: Mapping[str, Any]
@@ -40,6 +41,7 @@ class RunIdentity:
     entropy: int = field(repr=False)
     plan: Any = None
     libraries: Sequence[str] = ()
+    report: Any = None
 
     @cached_property
     def marks(self) -> tuple[tuple[str, str], ...]:
@@ -57,6 +59,9 @@ class RunIdentity:
         except TypeError as error:
             allowed = f"used with {', '.join(self.values)} that pickle can take"
             raise ParameterError("checkpoint", str(error), allowed) from error
+        if self.report is not None:
+            whose = f"{self.report.name!r} of {self.report.budget.population!r}"
+            prints.append(("budget", f"report {whose}"))
         named = "shuffle-sim", "numpy", *self.libraries
         software = ", ".join((*(f"{each} {version(each)}" for each in named), *_arithmetic()))
         return (

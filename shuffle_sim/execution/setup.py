@@ -8,11 +8,12 @@ from numpy.typing import ArrayLike
 
 from shuffle_sim.data.persons import Persons, population_for
 from shuffle_sim.data.population import InMemory, Population
-from shuffle_sim.errors import ParameterError, integer, positive
+from shuffle_sim.errors import ParameterError, integer, one_of, positive, refuse_given
 from shuffle_sim.protocol.adversary import Adversary
-from shuffle_sim.protocol.base import Protocol, RoundSpec
+from shuffle_sim.protocol.base import Algorithm, Protocol, RoundSpec
 from shuffle_sim.protocol.binding import checked_event
 from shuffle_sim.protocol.randomizer import Randomizer
+from shuffle_sim.protocol.release import Release, WholeStatistic
 from shuffle_sim.protocol.task import TaskLimits, task_of
 from shuffle_sim.roles import FIDELITIES, SECURITIES, Deployment
 from shuffle_sim.roles.reports import most_bytes, user_bytes
@@ -132,8 +133,7 @@ def _fidelity_of(first: RoundSpec, fidelity: str | None, security: str) -> str:
         ParameterError: an unknown one of either, or both together.
     """
     randomizer = first.randomizer
-    if security not in SECURITIES:
-        raise ParameterError("security", security, f"one of {', '.join(SECURITIES)}")
+    one_of("security", security, SECURITIES)
     if security == "onion" and fidelity not in (None, "literal"):
         raise ParameterError(
             "security",
@@ -148,8 +148,7 @@ def _fidelity_of(first: RoundSpec, fidelity: str | None, security: str) -> str:
     if fidelity is None:
         messages = first.cohort.size * randomizer.usual_messages
         fidelity = "literal" if messages <= LITERAL_MESSAGES else "aggregate"
-    if fidelity not in FIDELITIES:
-        raise ParameterError("fidelity", fidelity, f"one of {', '.join(FIDELITIES)}")
+    one_of("fidelity", fidelity, FIDELITIES)
     return fidelity
 
 
@@ -177,8 +176,7 @@ def placed(
     if placement is None:
         may = security == "none" and shuffler_shards is None and workers <= MOST_SHARDS
         placement = "together" if quick and may else "apart"
-    if placement not in PLACEMENTS:
-        raise ParameterError("placement", placement, f"one of {', '.join(PLACEMENTS)}")
+    one_of("placement", placement, PLACEMENTS)
     if placement == "apart":
         return placement, 1 if shuffler_shards is None else shuffler_shards
     if security != "none":
@@ -203,36 +201,39 @@ def check_central(
     given["shuffler_shards"] = None if shuffler_shards == 1 else shuffler_shards
     given["placement"] = placement
     given["security"] = None if security == "none" else security
-    for name, value in given.items():
-        if value is not None:
-            allowed = "left out: users of a trusted curator send no messages"
-            raise ParameterError(name, value, allowed)
+    refuse_given(given, "left out: users of a trusted curator send no messages")
 
 
-def suited(protocol: Protocol[Any], data: Population | ArrayLike) -> Population:
-    """The population, if the protocol can work on it; where not all rows are in memory, the first
-    stands for all.
+def suited(algorithm: Algorithm[Any, Any], data: Population | ArrayLike) -> Population:
+    """The population, if the protocol or the curator's algorithm can work on it; where not all rows
+    are in memory, the first stands for all, but in a statistic of the rows together.
     """
-    population = population_for(protocol.unit, data, protocol.most_records)
+    population = population_for(algorithm.unit, data, algorithm.most_records)
+    users, asked = algorithm.users, algorithm.plan(algorithm.init())
     if isinstance(population, InMemory):
-        protocol.check(population.array)
+        algorithm.check(population.array)
+    if population.users != users:
+        raise ParameterError("data", population.users, f"the rows of {users} users")
+    if isinstance(population, InMemory):
         return population
-    if population.users != protocol.users:
-        raise ParameterError("data", population.users, f"the rows of {protocol.users} users")
-    if protocol.users >= 2**32:
-        raise ParameterError("users", protocol.users, "below 2^32: frames count them in 4 bytes")
+    if isinstance(algorithm, Protocol) and users >= 2**32:
+        raise ParameterError("users", users, "below 2^32: frames count them in 4 bytes")
     if isinstance(population, Persons):
-        population.checked(protocol.check_records)
-    spec, row = protocol.plan(protocol.init()), fortran(population.rows(0, 1))
+        population.checked(algorithm.check_records)
+    if isinstance(asked, Release) and isinstance(asked.statistic, WholeStatistic):
+        algorithm.check(population.rows(0, users))
+        return population
+    row = fortran(population.rows(0, 1))
     try:
-        if spec is not None:
-            spec.randomizer.admit(spec.query(row))
+        if isinstance(asked, Release):
+            asked.statistic(lambda part: part(row), 1)
+        elif asked is not None:
+            asked.randomizer.admit(asked.query(row))
+    except ParameterError:
+        raise
     except (ValueError, TypeError, IndexError) as error:
-        if isinstance(error, ParameterError):
-            raise
-        raise ParameterError(
-            "data", row.shape, f"rows that the protocol can read ({type(error).__name__})"
-        ) from error
+        allowed = f"rows that the algorithm can read ({type(error).__name__})"
+        raise ParameterError("data", row.shape, allowed) from error
     return population
 
 

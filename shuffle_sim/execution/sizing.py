@@ -16,7 +16,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from shuffle_sim.data.population import Population
-from shuffle_sim.errors import ParameterError, integer
+from shuffle_sim.errors import ParameterError, integer, refuse_given
 from shuffle_sim.execution.runtime import Overhead, Runtime
 from shuffle_sim.execution.setup import deployment_of, suited
 from shuffle_sim.protocol.base import Protocol, RoundSpec
@@ -86,9 +86,8 @@ def asked_workers(
             allowed = f"at most the number of users ({algorithm.users})"
             raise ParameterError("workers", number, allowed)
         return number, False
-    for name, value in {"placement": placement, "shuffler_shards": shuffler_shards}.items():
-        if value is not None:
-            raise ParameterError(name, value, "left out with workers auto, which chooses it")
+    chosen = {"placement": placement, "shuffler_shards": shuffler_shards}
+    refuse_given(chosen, "left out with workers auto, which chooses it")
     if checkpoint is not None:
         allowed = "a number with a checkpoint: it holds the shuffler shards that auto would choose"
         raise ParameterError("workers", "auto", allowed)

@@ -35,7 +35,8 @@ def checked_event(
     if derived is None:
         return False
     honest = getattr(event, "honest", most)
-    if 1 <= honest <= most and event in (derived, randomizer.event(honest, query)):
+    counted = event.with_honest(most) == event  # what needs more users promises less, or nothing
+    if counted and honest >= 1 and event in (derived, randomizer.event(honest, query)):
         return True
     raise ParameterError(
         "event", event, f"that of the randomizer and query which the round broadcasts: {derived}"

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar, runtime_checkable
 from typing import Protocol as Interface
 
-from shuffle_sim.errors import ParameterError
+from shuffle_sim.errors import ParameterError, one_of
 from shuffle_sim.privacy.planner import Plan, SumSpec, one_wish
 from shuffle_sim.registry import loaded, registered, remembered, skipping
 
@@ -125,8 +125,7 @@ def choose(
     """
     one_wish(noise_ratio, max_bits)
     sums = encodings(scalar)
-    if encoding is not None and encoding not in sums:
-        raise ParameterError("encoding", encoding, f"one of {', '.join(sums)}")
+    one_of("encoding", encoding, sums, None)
     if objective not in ("bits", "error"):
         raise ParameterError("objective", objective, "bits or error")
     every = [name for name in sums.values() if objective == "error" or robust(name)]

@@ -159,3 +159,14 @@ class CentralAlgorithm(Algorithm[State, Release], ABC, Generic[State]):
         They are charged as if they were asked: what a run costs must not follow from its answers.
         """
         return ()
+
+
+def demand_whole(parameter: str, kind: type) -> None:
+    """Refuse a part that leaves releases out by its answers: only a whole run charges for them.
+
+    Raises:
+        ParameterError: it is such a part.
+    """
+    plain = CentralAlgorithm.left_out
+    if getattr(kind, "left_out", plain) is not plain:
+        raise ParameterError(parameter, kind.__name__, "one that asks the same, whatever is seen")

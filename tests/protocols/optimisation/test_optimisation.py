@@ -232,7 +232,7 @@ def test_pan_private_acsa_without_noise_is_acsa():
     rows = users(problem.loss, 200)
     schedule = Schedule(20, problem.smoothness(), 0.3, 2.0)
     pan = PanPrivateACSA(
-        problem=problem, n=205, batch=10, zeta=1e-14, schedule=schedule, privacy=PRIVACY
+        problem=problem, n=205, batch=10, noise_multiplier=1e-13, schedule=schedule, privacy=PRIVACY
     )
     acsa = ShuffleACSA(
         problem=problem, n=200, schedule=schedule, mean=quiet(problem, 10), privacy=PRIVACY

@@ -13,8 +13,16 @@ import numpy as np
 import pytest
 from rounds import PRIVACY, USERS, interactive, rows, sequential
 
-from protocols import CarryScalarSum, CarryVectorSum, CentralSum
-from shuffle_sim import Budget, ParameterError, Privacy, run
+from protocols import (
+    CarryScalarSum,
+    CarryVectorSum,
+    CentralSum,
+    GaussianGD,
+    L2Ball,
+    Logistic,
+    Problem,
+)
+from shuffle_sim import Budget, Execution, ParameterError, Privacy, run
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.errors import CheckpointError
 from shuffle_sim.execution import budget_file
@@ -187,6 +195,31 @@ def test_a_report_of_unknown_outcome_is_spent_and_may_go_on(budget, tmp_path):
     run(SUM, DATA, **how, resume=True)
     run(SUM, DATA, **how, resume=True)  # a run that is over gives what it gave
     assert budget.path.read_bytes() == before
+
+
+def test_a_run_goes_on_with_the_report_that_it_began_with(tmp_path):
+    """A curator's releases are charged one by one: what is left must not be had for nothing."""
+    problem = Problem(Logistic(), L2Ball(1, 1.0))
+    made = GaussianGD.calibrated(problem=problem, n=40, privacy=TOTAL, rounds=4)
+    data = np.column_stack([np.linspace(-1, 1, 40), np.repeat([-1.0, 1.0], 20)])
+    own, other = (
+        Budget.create(tmp_path / name, privacy=TOTAL, population=name, users=40) for name in "ab"
+    )
+
+    def dies(index, *_):
+        if index == 1:
+            raise KeyboardInterrupt
+
+    how = {"checkpoint": tmp_path / "run", "seed": 3}
+    with pytest.raises(KeyboardInterrupt):
+        run(made, data, **how, budget=own.report("x"), execution=Execution(on_round=dies))
+    part = own.spent.epsilon
+    for wrong in (None, own.report("y"), other.report("x")):
+        with pytest.raises(ParameterError, match=r"its budget is report 'x' of 'a'"):
+            run(made, data, **how, budget=wrong, resume=True)
+    result = run(made, data, **how, budget=own.report("x"), resume=True)
+    assert part < own.spent.epsilon == pytest.approx(result.privacy.epsilon)
+    assert other.spent.epsilon == 0
 
 
 def test_a_run_that_is_refused_leaves_no_checkpoint(budget, tmp_path):

@@ -31,7 +31,7 @@ from shuffle_sim.data.population import Generated, InMemory
 from shuffle_sim.errors import CheckpointError, RoundAbortedError
 from shuffle_sim.execution import identity
 from shuffle_sim.execution.checkpoint import Checkpoint
-from shuffle_sim.execution.engine import _identity
+from shuffle_sim.execution.engine import _identity, _Kept
 from shuffle_sim.execution.inprocess import InProcessRuntime
 from shuffle_sim.execution.journal import FILE
 from shuffle_sim.protocol.adversary import Adversary, Dropout
@@ -529,7 +529,7 @@ def test_a_flipped_bit_anywhere_is_refused(stopped):
     deployment = Deployment(
         protocol=interactive(), task=bytes(16), entropy=5, fidelity="literal", block_size=4
     )
-    identity = _identity(deployment, InMemory(rows()), 5)
+    identity = _identity(deployment, InMemory(rows()), _Kept(5, None, False, None))
     for place in range(len(data)):
         flipped = bytearray(data)
         flipped[place] ^= 1 << int(rng.integers(8))

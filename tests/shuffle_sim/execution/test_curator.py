@@ -535,7 +535,7 @@ def test_options_of_messages_are_refused_by_name(options, named):
         (lambda: Sensitivity(0.0, "l2", "-"), "sensitivity"),
         (lambda: Baseline(rounds_of(), "shuffle"), "trust"),
         (lambda: Baseline(ScalarSum(n=9, g=2, b=3), "central"), "optimiser"),
-        (lambda: run(ALGORITHM, ROWS[:10]), "data"),
+        (lambda: run(ALGORITHM, ROWS[:10]), "data.shape"),
         (lambda: run(ALGORITHM, ROWS[:, :2]), "data.shape"),
         (lambda: run("sum", ROWS), "algorithm"),
     ],

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from protocols import ScalarSum, VectorSum
+from protocols import L2Ball, Logistic, Problem, ScalarSum, ShuffleGD, VectorSum
 from protocols.comparison.methods import sum_methods
 from protocols.comparison.training import training_methods
 from protocols.learning.training import Trainer
@@ -89,6 +89,35 @@ def test_the_corollary_is_the_bracket_times_the_rounds():
     assert corollary(found, 1, 2.0, 1e-6) == pytest.approx(10 + math.log(1e6) / 4)
     gd = forecast(Trainer.of("logistic", 3, POINT).protocol("shuffle-gd", 100, rounds=7))
     assert corollary(gd, 3, 1.0, 1e-6) == pytest.approx(7 * 3 * (10 + math.log(1e6)))
+
+
+def test_what_is_printed_is_counted_as_a_run_would_count_it():
+    """Beside the forecast of the smallest runs that can be made at all, and far beyond them."""
+    problem = Problem(Logistic(), L2Ball(2, 1.0))
+    for n in (30, 300):
+        case = {"n": n, "privacy": Privacy(1.0, 1e-6)}
+        found = forecast(ShuffleGD.paper(problem=problem, **case))
+        printed = ShuffleGD.printed_cost(d=2, **case)
+        assert (found.rounds, found.messages) == (printed.rounds, printed.messages)
+        assert found.user_payload_bits == printed.bits
+    for n, d in ((10**4, 10), (10**6, 3), (10**9, 100)):
+        far = ShuffleGD.printed_cost(n=n, d=d, privacy=Privacy(1.0, 1e-6))
+        log = math.log(n * d * 1e6)
+        assert far.rounds == min(n, math.floor(n**2 / (d * log**2)))
+        assert far.epsilon == pytest.approx(1 / math.sqrt(8 * far.rounds * math.log(1e6)))
+        assert far.bits == far.rounds * far.messages > 1e18
+
+
+def test_cost_counts_what_is_printed_or_says_why_not(capsys):
+    words = ["cost", "--n", "100000", "--d", "10", "--protocol", "shuffle-gd", "--rounds", "2"]
+    assert "100,000 rounds of 20,351,230,962,618,040" in command(*words, capsys=capsys)
+    found = json.loads(command(*words, "--json", capsys=capsys))
+    assert found["printed"]["bits"] == 100_000 * found["printed"]["messages"]
+    assert found["refused"] == ""
+    refused = json.loads(command(*words, "--delta", "0.1", "--json", capsys=capsys))
+    assert refused["printed"] is None
+    assert "spend" in refused["refused"]
+    assert refused["forecast"]["rounds"] == 2
 
 
 @pytest.mark.parametrize("name", ["scalar-sum", "split-and-mix", "shuffle-gd"])
