@@ -23,7 +23,7 @@ from protocols.shuffle.optimiser import optimiser, optimisers
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.population import Unit
 from shuffle_sim.data.row_map import RowMap
-from shuffle_sim.errors import ParameterError
+from shuffle_sim.errors import ParameterError, one_of
 from shuffle_sim.execution.runtime import Runtime
 from shuffle_sim.protocol.encodings import NOISE_RATIO
 
@@ -95,7 +95,7 @@ class ShuffleLinearModel(DescentModel):
     select_fraction: float = FRACTION
 
     def _train(self, data: Sample) -> tuple[Floats, Floats]:
-        practice.chosen_by(self.choose)
+        one_of("choose", self.choose, practice.CHOOSE)
         self._flag("phases")
         free = self.noise_ratio is None and self.encoding is None
         self.protocol_, coefficients, intercepts = self._descend(

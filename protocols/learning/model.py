@@ -19,7 +19,7 @@ from protocols.problems.problem import Problem
 from protocols.problems.weighted import Weighted
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.population import Unit
-from shuffle_sim.errors import ParameterError, integer, positive
+from shuffle_sim.errors import ParameterError, integer, one_of, positive
 from shuffle_sim.privacy.guarantee import Privacy
 
 RADIUS = {True: 20.0, False: 5.0}
@@ -104,7 +104,7 @@ class Model:
 
     def __post_init__(self) -> None:
         """Check what no protocol checks."""
-        practice.chosen_by(self.choose)
+        one_of("choose", self.choose, practice.CHOOSE)
         if not isinstance(self.loss, LinearLoss | MultiClass | Weighted):
             raise ParameterError("loss", self.loss, "a LinearLoss")
         if self.noise_ratio is not None and self.max_bits is not None:

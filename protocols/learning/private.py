@@ -29,7 +29,7 @@ from protocols.problems.regression import Squared
 from shuffle_sim import Privacy, run
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.row_map import RowMap
-from shuffle_sim.errors import WITHHELD, ParameterError, positive, real
+from shuffle_sim.errors import WITHHELD, ParameterError, positive, real, refuse_given
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -76,7 +76,7 @@ class PrivateLinearModel(DescentModel):
             def make(trainer: Trainer, users: int, by: RowMap) -> Any:
                 if name == pure.SGD:
                     return trainer.central(name, users, **pure.descent(users, d, privacy.epsilon))
-                own = {"share": self.choose_bounds, "by": by, "rounds": self.rounds}
+                own: dict[str, Any] = {"share": self.choose_bounds, "by": by, "rounds": self.rounds}
                 return trainer.central(name, users, **own)
 
             self.algorithm_, *model = self._descend(data, make=make, ridge=ridge)
@@ -137,10 +137,8 @@ class PrivateLinearModel(DescentModel):
         }
         if labels.ndim > 1:
             given["sample_weight"] = WITHHELD
-        for parameter, value in given.items():
-            if value is not None:
-                allowed = f"None with mechanism {name!r}; 'gradient' takes it, for delta above 0"
-                raise ParameterError(parameter, value, allowed)
+        allowed = f"None with mechanism {name!r}; 'gradient' takes it, for delta above 0"
+        refuse_given(given, allowed)
 
     def _ridge(self, name: str, n: int, d: int, privacy: Privacy) -> float:
         if self.ridge is not None and self.C is not None:

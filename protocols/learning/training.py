@@ -11,7 +11,7 @@ from protocols.learning.baselines import Baseline, CuratedBounds
 from protocols.learning.model import Model
 from protocols.learning.named import GRADIENT, mechanism_of
 from protocols.optimisation.base import Optimiser
-from protocols.optimisation.phases import Phased
+from protocols.optimisation.phases import CuratedPhases, Phased
 from protocols.selection.bounds import ChosenBounds, WithBounds
 from protocols.selection.curator import CuratedSelection
 from protocols.selection.models import FRACTION, Selected, Selection, grid
@@ -22,7 +22,7 @@ from protocols.shuffle.practice import practical
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.population import Unit
 from shuffle_sim.data.row_map import RowMap
-from shuffle_sim.errors import ParameterError
+from shuffle_sim.errors import ParameterError, one_of
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.planner import SumSpec
 from shuffle_sim.privacy.trust import Trust
@@ -110,8 +110,7 @@ class Trainer(Model):
             allowed = "left out where users are persons, and in phases"
             raise ParameterError("select", list(select), allowed)
         for key in select:
-            if key not in SELECTABLE:
-                raise ParameterError("select", key, f"one of {', '.join(SELECTABLE)}")
+            one_of("select", key, SELECTABLE)
 
         def make(users: int, privacy: Privacy, **values: float) -> FirstOrder[Any]:
             own: dict[str, Any] = {key: values.pop(key) for key in _OF_TRAINER if key in values}
@@ -230,8 +229,7 @@ class Trainer(Model):
         Raises:
             ParameterError: neither they nor calibrated ones are, or with what they do not take.
         """
-        if hyper not in _HYPER:
-            raise ParameterError("hyper", hyper, f"one of {', '.join(_HYPER)}")
+        one_of("hyper", hyper, _HYPER)
         own = (self.noise_ratio, self.max_bits, self.encoding, self.honest_fraction)
         if hyper == "paper" and own != (None, None, None, 1.0):
             allowed = "used without noise_ratio, max_bits, encoding, honest_fraction"
@@ -247,13 +245,14 @@ class Trainer(Model):
         if self.choose == "practice":
             raise ParameterError(name, value, "used with choose='bound' (--choose bound)")
 
-    def central(self, mechanism: str, n: int, **given: Any) -> Any:
+    def central(self, mechanism: str, n: int, *, phases: int | None = None, **given: Any) -> Any:
         """A curator's optimiser by name; it gets the moments, or is told to estimate them.
 
         Args:
             mechanism: as registered, "-perturbation" left out if wanted; or GRADIENT: the descent
                 of the shuffle model with a curator's Gaussian noise.
             n: rows, or persons.
+            phases: over disjoint rows, as for `protocol`.
             given: as for its `calibrated`; of GRADIENT as for `paid`.
 
         Raises:
@@ -263,10 +262,15 @@ class Trainer(Model):
             if self.privacy.delta == 0:
                 allowed = "above 0 with mechanism 'gradient'; at 0 take objective or output"
                 raise ParameterError("delta", 0.0, allowed)
-            made = self.paid(DESCENTS[self.unit], n, trust=Trust.CENTRAL, **given)
+            given |= {"trust": Trust.CENTRAL, "phases": phases}
+            made = self.paid(DESCENTS[self.unit], n, **given)
             bounds = isinstance(made, ChosenBounds)
             return CuratedBounds(made) if bounds else Baseline(made, Trust.CENTRAL)
+        kind: type[Optimiser[Any]]
         name, kind = mechanism_of(mechanism, self.unit)
+        if phases is not None:
+            name, given = f"{name} in phases", given | {"optimiser": kind, "phases": phases or None}
+            kind = CuratedPhases
         for key, value in self.tails.items():
             if key not in kind.takes:
                 raise ParameterError(key, value, f"left out: {name} does not take it")

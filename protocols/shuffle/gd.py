@@ -6,15 +6,17 @@ from typing import Self
 import numpy as np
 
 from protocols.optimisation.acceleration import smoothing_for
+from protocols.optimisation.base import AverageState
 from protocols.optimisation.choices import Choices
 from protocols.optimisation.setting import MAX_ROUNDS, Setting
 from protocols.problems.problem import Problem
 from protocols.shuffle.noisy_mean import NoisyMean
-from protocols.shuffle.sgd import Averaged, AverageState
+from protocols.shuffle.sgd import Averaged
 from protocols.sums.one_round import claim_of
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.errors import integer, positive
 from shuffle_sim.privacy.bounds import paper
+from shuffle_sim.privacy.guarantee import Privacy
 
 _SLACK = 1.05  # of the bound, for fewer rounds
 _FRACTIONS = np.geomspace(1e-6, 0.95, 300)
@@ -111,6 +113,11 @@ class ShuffleGD(Averaged):
         return cls.made(setting, mean, choices, **own)
 
     @classmethod
+    def printed_cost(cls, *, n: int, d: int, privacy: Privacy) -> paper.PrintedCost:
+        """What Algorithm 5 would send as printed; arguments and errors of `paper.algorithm_5`."""
+        return paper.algorithm_5(n, d, privacy.epsilon, privacy.delta)
+
+    @classmethod
     def printed_gap(cls, setting: Setting) -> float:
         """Theorem 4.9: D L/sqrt(n) + D L sqrt(d) ln^1.5(d/delta)/(epsilon n)."""
         d, n, privacy = setting.problem.d, setting.n, setting.privacy
@@ -127,8 +134,7 @@ class ShuffleGD(Averaged):
         problem, epsilon, delta = setting.problem, setting.privacy.epsilon, setting.privacy.delta
         n, d, diameter, length = setting.n, problem.d, setting.width, problem.lipschitz
         choices.choose("batch", n, "everybody, in every round")
-        log = math.log(n * d / delta)
-        printed = max(1, min(n, math.floor((epsilon * n / log) ** 2 / d)))
+        log, printed = math.log(n * d / delta), paper.interactive_rounds(n, d, epsilon, delta)
         why = "min(n, epsilon^2 n^2/(d ln^2(n d/delta)))"
         rounds = integer("rounds", choices.choose("rounds", printed, why))
         beta = length / diameter * min(math.sqrt(n), epsilon * n / (math.sqrt(d) * log**1.5))

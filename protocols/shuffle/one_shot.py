@@ -20,7 +20,7 @@ from protocols.problems.problem import Problem
 from protocols.sums.vector_sum import VectorSum
 from shuffle_sim.arrays import Floats, Values
 from shuffle_sim.data.population import Unit
-from shuffle_sim.errors import ParameterError, integer, real
+from shuffle_sim.errors import ParameterError, integer, one_of, real
 from shuffle_sim.privacy.bounds import gaussian
 from shuffle_sim.privacy.bounds.binomial import first
 from shuffle_sim.privacy.bounds.domination import nus_near
@@ -123,10 +123,9 @@ class OneShotAverage(Protocol[Any]):
                 "optimiser, such as ShuffleGD, ShuffleSGD or ShuffleACSA"
             )
             raise ParameterError("records", records, allowed)
-        if solver not in SOLVERS:
-            raise ParameterError("solver", solver, f"one of {', '.join(SOLVERS)}")
+        one_of("solver", solver, SOLVERS)
         named(solver, self.risk)
-        whole = _protected(protects) is Unit.PERSON
+        whole = one_of("protects", protects, Unit) == Unit.PERSON
         self.protects = None if whole else Unit.RECORD
         self.records, exact = records, self.risk.sensitivity(records)[0]
         radius = _radius(exact, n, whole)
@@ -175,7 +174,7 @@ class OneShotAverage(Protocol[Any]):
         """
         risk = Risk.of(problem)
         bound = risk.reach * (1 + 1e-9)
-        if _protected(protects) is Unit.PERSON:
+        if one_of("protects", protects, Unit) == Unit.PERSON:
             total = VectorSum.calibrated(
                 n=n,
                 d=problem.d,
@@ -238,13 +237,6 @@ class OneShotAverage(Protocol[Any]):
     def result(self, state: Any) -> Any:
         mean = np.asarray(self.total.result(state)) / self.n
         return self.risk.domain.project(mean)
-
-
-def _protected(protects: Unit | str) -> Unit:
-    found = next((each for each in Unit if each == protects), None)
-    if found is None:
-        raise ParameterError("protects", protects, f"one of {', '.join(Unit)}")
-    return found
 
 
 def _radius(exact: float, n: int, whole: bool) -> float:

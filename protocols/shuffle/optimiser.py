@@ -17,6 +17,7 @@ from shuffle_sim.arrays import Floats
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.population import Unit
 from shuffle_sim.errors import ParameterError, integer, positive
+from shuffle_sim.privacy.bounds.paper import PrintedCost
 from shuffle_sim.privacy.guarantee import Guarantee, Privacy
 from shuffle_sim.protocol.base import Protocol, RoundSpec
 from shuffle_sim.registry import registered_kinds
@@ -71,6 +72,11 @@ class FirstOrder(Optimiser[StateT], Protocol[StateT]):
         each = f"{mean.sum.encoding}: {mean.sum.bits:,} bits per user, coordinate and round"
         why = choices.reasons | {"encoding": each}
         return cls(problem=problem, n=n, privacy=privacy, mean=mean, choices=why, **own)
+
+    @classmethod
+    def printed_cost(cls, *, n: int, d: int, privacy: Privacy) -> PrintedCost | None:
+        """What the paper's constants would send; None: they are no further from what runs."""
+        return None
 
     @classmethod
     @abstractmethod

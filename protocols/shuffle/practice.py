@@ -5,8 +5,6 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from numpy.typing import NDArray
-
 from protocols.optimisation.choices import Choices
 from protocols.optimisation.practice import Momentum, MomentumState, clipped, smoothing_of
 from protocols.optimisation.setting import Setting, batching
@@ -121,9 +119,6 @@ class PracticalUserDescent(PracticalDescent):
 
     unit = Unit.PERSON
     asks = MeanGradient
-
-    def check(self, rows: NDArray[Any]) -> None:
-        raise ParameterError("data", "records", "of persons, such as Persons.in_memory(...)")
 
 
 _KINDS: dict[Unit, type[PracticalDescent]] = {

@@ -6,7 +6,7 @@ from typing import Self
 
 import numpy as np
 
-from protocols.optimisation.base import OptimiserState
+from protocols.optimisation.base import AverageState
 from protocols.optimisation.choices import Choices
 from protocols.optimisation.setting import Setting, batching
 from protocols.problems.problem import Problem
@@ -15,14 +15,6 @@ from protocols.shuffle.optimiser import FirstOrder
 from protocols.sums.one_round import claim_of
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import positive
-
-
-@dataclass(frozen=True)
-class AverageState(OptimiserState):
-    """theta_t, and the sum of the iterates before it."""
-
-    theta: Floats
-    total: Floats
 
 
 @dataclass(kw_only=True, eq=False)

@@ -8,10 +8,10 @@ from typing import Any, Self
 import numpy as np
 
 from protocols.optimisation.acceleration import smoothing_for
+from protocols.optimisation.base import AverageState
 from protocols.optimisation.centring import with_drift
 from protocols.optimisation.choices import Choices
 from protocols.optimisation.setting import Setting
-from protocols.shuffle.sgd import AverageState
 from protocols.shuffle.user_level import UserLevel, UserLevelPlan
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import positive

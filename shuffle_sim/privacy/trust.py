@@ -3,7 +3,7 @@
 import math
 from enum import StrEnum
 
-from shuffle_sim.errors import ParameterError
+from shuffle_sim.errors import one_of
 
 
 class Trust(StrEnum):
@@ -45,10 +45,7 @@ class Trust(StrEnum):
         Raises:
             ParameterError: there is none.
         """
-        found = next((each for each in cls if each == value), None)
-        if found is None:
-            raise ParameterError("trust", value, f"one of {', '.join(cls)}")
-        return found
+        return next(each for each in cls if each == one_of("trust", value, cls))
 
     def noise(self, users: int, ratio: float = 1.0) -> float:
         """Noise of a sum over `users`, as a multiple of the central Gaussian's.

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 from protocols.erm.risk import Risk
-from shuffle_sim.errors import ParameterError
+from shuffle_sim.errors import one_of
 from shuffle_sim.privacy.discrete import GridLaplace
 from shuffle_sim.privacy.grid_noise import GridBinomial
 from shuffle_sim.privacy.guarantee import Privacy
@@ -23,8 +23,7 @@ def noise_of(name: str, privacy: Privacy, d: int) -> Noise:
     Raises:
         ParameterError: an unknown name, or a Gaussian at delta 0.
     """
-    if name not in NOISES:
-        raise ParameterError("noise", name, f"one of {', '.join(NOISES)}")
+    one_of("noise", name, NOISES)
     if name == "gaussian":
         return Gaussian.calibrated(privacy)
     if name == "integer":

@@ -7,8 +7,10 @@ protocols' integers are not.
 """
 
 import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Self
+from functools import partial
+from typing import Any, Self
 
 import numpy as np
 
@@ -23,13 +25,13 @@ from protocols.optimisation.acceleration import (
 )
 from protocols.optimisation.base import DivergedError, Optimiser
 from protocols.optimisation.choices import Choices
+from protocols.optimisation.phases import CuratedPhases
 from protocols.optimisation.setting import Setting, batching
 from protocols.problems.problem import Problem
 from protocols.problems.surrogates import Clipped
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.cohort import Cohort
-from shuffle_sim.errors import integer, positive, real
-from shuffle_sim.privacy.bounds import gaussian
+from shuffle_sim.errors import integer, real
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.mechanisms import Gaussian
 from shuffle_sim.protocol.release import CentralAlgorithm, Release
@@ -84,14 +86,14 @@ class PanPrivateACSA(Optimiser[AcceleratedState], CentralAlgorithm[AcceleratedSt
     phased by `CuratedPhases`: then every element is in one phase.
 
     Attributes:
-        zeta: standard deviation per coordinate of each of the two noises.
+        noise_multiplier: of each of the two noises, in units of the sensitivity.
         bound: of the schedule, and of the envelope.
     """
 
     takes = ("batch", "rounds", "smoothing", "schedule")
     """As of `ShuffleACSA`."""
     adapts = ("initial_distance",)
-    assumptions = ("one intrusion, at any moment",)
+    assumptions = ("one intrusion, at any moment, into the state alone: not generator or journal",)
 
     def __init__(
         self,
@@ -99,7 +101,7 @@ class PanPrivateACSA(Optimiser[AcceleratedState], CentralAlgorithm[AcceleratedSt
         problem: Problem,
         n: int,
         batch: int,
-        zeta: float,
+        noise_multiplier: float,
         schedule: Schedule,
         privacy: Privacy,
         smoothing: float | None = None,
@@ -111,7 +113,7 @@ class PanPrivateACSA(Optimiser[AcceleratedState], CentralAlgorithm[AcceleratedSt
             problem: loss and domain.
             n: elements of the stream.
             batch: elements b of a batch.
-            zeta: standard deviation per coordinate of each of the two noises.
+            noise_multiplier: as above.
             schedule: weights and steps; its rounds are T.
             privacy: asked for.
             smoothing: beta of the Moreau envelope, or None.
@@ -119,11 +121,24 @@ class PanPrivateACSA(Optimiser[AcceleratedState], CentralAlgorithm[AcceleratedSt
         """
         self.problem, self.n, self.privacy = problem, integer("n", n), privacy
         self.batch, self.rounds = batching(self.n, batch, schedule.rounds)
-        self.schedule, self.zeta = schedule, positive("zeta", zeta)
+        self.schedule, self.noise_multiplier = schedule, noise_multiplier
+        self.mechanism = PanGaussian(noise_multiplier)
         self.slopes = Clipped(problem.loss, problem.lipschitz, smoothing)
-        self.mechanism = PanGaussian(self.zeta * self.batch / (2 * self.slopes.clip))
         self.bound = schedule.gap + envelope_error(problem, smoothing)
         self.choices = dict(choices or {})
+
+    @property
+    def zeta(self) -> float:
+        """Standard deviation per coordinate of each of the two noises."""
+        return 2 * self.slopes.clip / self.batch * self.noise_multiplier
+
+    @classmethod
+    def settings(cls, **given: Any) -> Iterator[tuple[str, Callable[[], Optimiser[Any]]]]:
+        """Alone; and under a ridge in phases, as in parts 3 and 4 of Theorem C.3."""
+        yield "", partial(cls.calibrated, **given)
+        if given["problem"].strong_convexity > 0:
+            common = {name: given[name] for name in ("n", "problem", "privacy")}
+            yield "in phases", partial(CuratedPhases.calibrated, optimiser=cls, **common)
 
     def init_at(self, theta: Floats) -> AcceleratedState:
         return AcceleratedState(0, theta, theta)
@@ -166,7 +181,7 @@ class PanPrivateACSA(Optimiser[AcceleratedState], CentralAlgorithm[AcceleratedSt
 
     @classmethod
     def calibrated_for(cls, setting: Setting, choices: Choices) -> Self:
-        unit = 1 / gaussian.mu_of(setting.privacy.epsilon, setting.privacy.delta)
+        unit = Gaussian.calibrated(setting.privacy).noise_multiplier
         return cls._chosen(setting, choices, unit, "analytic Gaussian")
 
     @classmethod
@@ -202,7 +217,7 @@ class PanPrivateACSA(Optimiser[AcceleratedState], CentralAlgorithm[AcceleratedSt
             problem=problem,
             n=setting.n,
             batch=batch,
-            zeta=zeta(batch),
+            noise_multiplier=unit,
             schedule=schedule,
             privacy=setting.privacy,
             smoothing=smoothing,

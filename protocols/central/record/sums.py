@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from protocols.sums.encoding import MAGNITUDES
 from shuffle_sim.arrays import Floats, all_finite, lengths
 from shuffle_sim.data.cohort import Cohort
-from shuffle_sim.errors import ParameterError, integer, real
+from shuffle_sim.errors import ParameterError, integer, one_of, real
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.mechanisms import Gaussian, Noise, RelaxedGamma
 from shuffle_sim.protocol.base import check_rows
@@ -110,8 +110,7 @@ class CentralSum(CentralAlgorithm[Floats | None]):
         if mechanism is None and privacy.delta == 0:
             names.remove("gaussian")
         for name in names:
-            if name not in MECHANISMS:
-                raise ParameterError("mechanism", name, f"one of {', '.join(MECHANISMS)}")
+            one_of("mechanism", name, MECHANISMS)
         made = [MECHANISMS[name](privacy, integer("d", d)) for name in names]
         best = min(made, key=lambda each: each.spread(d))
         return cls(n=n, d=d, mechanism=best, norm_bound=norm_bound, delta=privacy.delta)

@@ -12,7 +12,8 @@ from shuffle_sim.errors import ParameterError, integer, positive, real
 # ln((1 + a)/(1 - a)) <= 3 a holds up to here; the proof of Lemma 3.1 uses it with a = epsilon/(3
 # g).
 _LOG_BOUND = 0.8585
-_MAX_EPSILON = 15.0
+_MIN_EPSILON, _MAX_EPSILON = 1e-4, 15.0  # below, noise bits are more than are sent
+_MIN_COUNTED = 1e-9  # of a round among billions, which is counted only
 _MIN_DELTA = 1e-100
 
 
@@ -41,10 +42,13 @@ def lemma_3_1(n: int, epsilon: float, delta: float, g: int | None = None) -> Con
             g) <= 0.8585 fails.
     """
     integer("n", n)
-    real("epsilon", epsilon, 1e-6, _MAX_EPSILON)
+    real("epsilon", epsilon, _MIN_EPSILON / 100, _MAX_EPSILON)
     real("delta", delta, _MIN_DELTA, 0.5, closed=(True, False))
     least = math.isqrt(n - 1) + 1
-    steps = least if g is None else integer("g", g, least)
+    return _constants(n, epsilon, delta, least if g is None else integer("g", g, least))
+
+
+def _constants(n: int, epsilon: float, delta: float, steps: int) -> Constants:
     if epsilon / (3 * steps) > _LOG_BOUND:
         raise ParameterError(
             "epsilon", epsilon, f"at most {3 * steps * _LOG_BOUND:g} at g = {steps}: the proof of "
@@ -64,13 +68,17 @@ def theorem_3_2(n: int, d: int, epsilon: float, delta: float) -> Constants:
     Raises:
         ParameterError: outside epsilon in (0, 15], delta in (0, 1/2).
     """
+    real("epsilon", epsilon, _MIN_EPSILON, _MAX_EPSILON)
+    return _of_vectors(n, d, epsilon, delta)
+
+
+def _of_vectors(n: int, d: int, epsilon: float, delta: float) -> Constants:
     integer("n", n)
     integer("d", d)
-    real("epsilon", epsilon, 1e-4, _MAX_EPSILON)
     real("delta", delta, _MIN_DELTA, 0.5, closed=(True, False))
     g = max(math.ceil(2 * math.sqrt(n)), math.ceil(math.sqrt(d)), 4)
     share = delta / (d + 1)
-    return lemma_3_1(n, epsilon / (18 * math.sqrt(math.log(1 / share))), share, g)
+    return _constants(n, epsilon / (18 * math.sqrt(math.log(1 / share))), share, g)
 
 
 def robust_epsilon(epsilon: float, honest_fraction: float) -> float:
@@ -107,6 +115,49 @@ def interactive_budget(epsilon: float, delta: float, rounds: int) -> tuple[float
             "delta", delta, f"smaller: composing {rounds} rounds would spend {spent:.3f} of epsilon"
         )
     return each, delta / (rounds + 1)
+
+
+@dataclass(frozen=True)
+class PrintedCost:
+    """What an algorithm would send with the paper's constants: counted, never run.
+
+    Attributes:
+        rounds: T, in each of which every user answers.
+        messages: of one bit each, that a user sends in a round: d (g + b).
+        bits: that a user sends over the run, the papers' count: T d (g + b).
+        epsilon: of a round.
+    """
+
+    rounds: int
+    messages: int
+    bits: int
+    epsilon: float
+
+
+def interactive_rounds(n: int, d: int, epsilon: float, delta: float) -> int:
+    """T of Theorem 4.9: min(n, epsilon^2 n^2/(d ln^2(n d/delta))), and 1 at least."""
+    return max(1, min(n, math.floor((epsilon * n / math.log(n * d / delta)) ** 2 / d)))
+
+
+def algorithm_5(n: int, d: int, epsilon: float, delta: float) -> PrintedCost:
+    """P_GD as printed: T of Theorem 4.9, and the constants of Theorem 3.2 in each round.
+
+    Args:
+        n: users.
+        d: coordinates.
+        epsilon: of the whole run, in (0, 15].
+        delta: of the whole run, in (0, 1/2).
+
+    Raises:
+        ParameterError: out of range, or as `interactive_budget`.
+    """
+    integer("n", n)
+    integer("d", d)
+    rounds = interactive_rounds(n, d, epsilon, delta)
+    each, share = interactive_budget(epsilon, delta, rounds)
+    constants = _of_vectors(n, d, real("epsilon", each, _MIN_COUNTED, _MAX_EPSILON), share)
+    messages = d * (constants.g + constants.b)
+    return PrintedCost(rounds, messages, rounds * messages, each)
 
 
 def c_delta(delta: float) -> float:

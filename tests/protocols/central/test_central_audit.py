@@ -15,6 +15,7 @@ from scipy import stats
 from protocols import (
     AdversarialERM,
     CentralSum,
+    CuratedPhases,
     ExponentialMechanism,
     Gibbs,
     HeavyTailedERM,
@@ -24,6 +25,7 @@ from protocols import (
     Moments,
     ObjectivePerturbation,
     OutputPerturbation,
+    PanPrivateACSA,
     PhasedSCO,
     Problem,
     RealSpace,
@@ -146,6 +148,11 @@ OURS: dict[str, tuple[Any, ...]] = {
     "tilted": (TiltedERM, SPACE, PURE, {}, 0.0),
     "adversarial": (AdversarialERM, SPACE, APPROXIMATE, {"norm": "l2", "radius": 0.05}, 0.05),
     "heavy-tailed": (HeavyTailedERM, BALL, PURE, {"moments": Moments(4, 1.2, 1.0)}, 0.1),
+    "pan-private": (PanPrivateACSA, BALL, APPROXIMATE, {}, 0.0),
+    "pan-private, phased": (
+        *(CuratedPhases, Problem(Logistic(), L2Ball(2, 3.0), 0.1), APPROXIMATE),
+        *({"optimiser": PanPrivateACSA, "phases": 2}, 0.0),
+    ),
     "persons, phased": (PhasedSCO, PERSONS, APPROXIMATE, {}, 0.0),
     "persons, linear time": (LinearTimePhasedSGD, PERSONS, APPROXIMATE, {}, 0.0),
 }

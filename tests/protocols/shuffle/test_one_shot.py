@@ -7,7 +7,7 @@ from protocols import Logistic, Problem, RealSpace
 from protocols.erm.solver import minimise
 from protocols.problems import Linear
 from protocols.shuffle import OneShotAverage
-from shuffle_sim import ParameterError, Privacy, run
+from shuffle_sim import Budget, ParameterError, Privacy, run
 from shuffle_sim.data.persons import Persons
 from shuffle_sim.privacy.bounds import gaussian
 
@@ -72,6 +72,15 @@ def test_the_stated_distance_is_that_of_one_record(share, kept):
     event = protocol.plan(protocol.init()).event
     stated = event.shift * 2 * protocol.total.norm_bound / protocol.total.g
     assert stated == pytest.approx(protocol.query.apart)
+
+
+def test_a_budget_of_users_takes_no_guarantee_of_records(tmp_path):
+    budget = Budget.create(tmp_path / "b", privacy=Privacy(9.0, 1e-5), population="p", users=N)
+    with pytest.raises(ParameterError, match="of one record of each"):
+        run(made(protects="record"), people(), budget=budget.report("a"), seed=7)
+    assert not budget.reports
+    run(made(), people(), budget=budget.report("a"), seed=7, fidelity="aggregate")
+    assert budget.reports
 
 
 def test_one_row_a_user_is_refused_with_a_pointer():
