@@ -16,6 +16,7 @@ from shuffle_sim.auditing.conformance import LawError
 from shuffle_sim.auditing.empirical import Seen, canaries, whole_runs
 from shuffle_sim.auditing.joint import JointLaw
 from shuffle_sim.auditing.plan import CheckStep, Planned
+from shuffle_sim.auditing.sealed import SEALS, check_runs, check_sealing
 from shuffle_sim.auditing.watching import RereadRows, Watched, bits_of_chance, chance_of, rows_for
 from shuffle_sim.data.persons import population_for
 from shuffle_sim.data.population import InMemory, Population
@@ -124,6 +125,14 @@ class Asked:
                 self.unseeded,
             ),
             (
+                "what roles seal tells nothing, and opens for nothing else",
+                "keys and boxes of runs that send the same; boxes of one plaintext",
+                f"two runs, and {SEALS} boxes for each purpose",
+                "keys or boxes that come again; boxes that open for another role, purpose or round",
+                missing or large,
+                self.sealed,
+            ),
+            (
                 "a seeded run gives the same bits by whoever hosts it",
                 "results and tallies beside a run in process with one worker",
                 "two runs",
@@ -134,6 +143,8 @@ class Asked:
         ):
             if make == self.own and self.categories:
                 continue  # their values are looked at one by one
+            if make == self.sealed and self.options.get("security", "none") == "none":
+                continue
             planned = Planned(name, looks_at, "" if why else samples, power, why)
             yield CheckStep(planned, None if why else make)
 
@@ -298,6 +309,13 @@ class Asked:
         rows = fortran(population.rows(0, min(population.users, _DRAWN_FROM)))
         values, *_ = admitted(spec.query(rows), spec.randomizer)
         return bits_of_chance(spec.randomizer, values, self.entropy)
+
+    def sealed(self) -> None:
+        """Keys and boxes of two runs, of one seed if they take one; then boxes themselves."""
+        seed = None if self._seedless else self.entropy % 2**63
+        runs = [self._run(seed)[1] for _ in range(2)]
+        check_runs(runs, self.spec.randomizer, self.alarm / 2)
+        check_sealing(self.alarm / 2)
 
     def hosted(self) -> None:
         """The bits of the path that is asked for are those of a run in process."""

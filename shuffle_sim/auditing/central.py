@@ -3,15 +3,15 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from shuffle_sim.arrays import Floats
-from shuffle_sim.auditing.conformance import LawError
 from shuffle_sim.auditing.curated import Runs, value_of
 from shuffle_sim.auditing.empirical import DOUBT, best_threshold, gaussian_estimate
-from shuffle_sim.auditing.plan import FALSE_ALARM, Check, UncheckedError
+from shuffle_sim.auditing.plan import FALSE_ALARM, Check, UncheckedError, checked
 from shuffle_sim.auditing.release_law import check_distance, check_release, odds
 from shuffle_sim.data.persons import population_for
 from shuffle_sim.data.population import InMemory, Population
@@ -152,25 +152,29 @@ def _played(
 
 
 def _checks(games: "list[_Game]") -> list[Check]:
-    """The first release of each table against what it states."""
+    """The first release of each table against what it states, and some later ones."""
     release, values = games[0].first[0], [game.first[1] for game in games]
-    looked: dict[str, Callable[[], bool]] = {
-        "the statistics are as near as stated": lambda: check_distance(release, *values),
-        "the noise has the law that is charged": lambda: all(
-            check_release(
-                release, [value] * len(game.drawn), game.drawn, FALSE_ALARM / 4 / len(games)
-            )
-            for game, value in zip(games, values, strict=True)
+    alarm, pairs = FALSE_ALARM / 4 / len(games), list(zip(games, values, strict=True))
+
+    def demand(known: bool) -> None:
+        if not known:
+            raise UncheckedError(f"{type(release.mechanism).__name__}: no such law")
+
+    looked: dict[str, Callable[[], None]] = {
+        "the statistics are as near as stated": lambda: demand(check_distance(release, *values)),
+        "the noise has the law that is charged": lambda: demand(
+            all(check_release(release, [v] * len(g.drawn), g.drawn, alarm) for g, v in pairs)
         ),
     }
     if any(game.later for game in games):
-        alarm = FALSE_ALARM / 4 / len(games) / _LATER
-        looked["the noise of later releases has its law"] = lambda: all(
-            check_release(later, [v for v, _ in seen], [shown for _, shown in seen], alarm)
-            for game in games
-            for later, seen in game.later.values()
+        looked["the noise of later releases has its law"] = lambda: demand(
+            all(
+                check_release(later, [v for v, _ in seen], [x for _, x in seen], alarm / _LATER)
+                for game in games
+                for later, seen in game.later.values()
+            )
         )
-    return [_held(name, check, release) for name, check in looked.items()]
+    return [checked(name, check) for name, check in looked.items()]
 
 
 def _of_runs(
@@ -189,34 +193,8 @@ def _of_runs(
         runs = Runs(algorithm, first, second, options, thorough=thorough)
     except Exception as error:  # what is audited may do anything
         return [Check(name, False, f"{type(error).__name__}: {error}") for name in names]
-    looked: tuple[Callable[[], None], ...] = (
-        runs.distances,
-        lambda: runs.noise(FALSE_ALARM / 4),
-    )
-    found = []
-    for name, check in zip(names, looked, strict=True):
-        try:
-            check()
-        except UncheckedError as error:
-            found.append(Check(name, None, str(error)))
-        except Exception as error:  # what is audited may do anything
-            words = (
-                str(error) if isinstance(error, LawError) else f"{type(error).__name__}: {error}"
-            )
-            found.append(Check(name, False, words))
-        else:
-            found.append(Check(name, True))
-    return found
-
-
-def _held(name: str, check: Callable[[], bool], release: Release) -> Check:
-    try:
-        known = check()
-    except Exception as error:  # what is audited may do anything
-        words = str(error) if isinstance(error, LawError) else f"{type(error).__name__}: {error}"
-        return Check(name, False, words)
-    kind = type(release.mechanism).__name__
-    return Check(name, True) if known else Check(name, None, f"{kind}: no such law")
+    noise = partial(runs.noise, FALSE_ALARM / 4)
+    return [checked(names[0], runs.distances), checked(names[1], noise)]
 
 
 class _Game:

@@ -17,7 +17,7 @@ from shuffle_sim.auditing.bench import (
     Way,
 )
 from shuffle_sim.auditing.company import Company
-from shuffle_sim.auditing.conformance import LawError, check_pmf
+from shuffle_sim.auditing.conformance import LawError, check_pmf, naming
 from shuffle_sim.auditing.joint import JointLaw
 from shuffle_sim.auditing.plan import KINDS
 from shuffle_sim.auditing.scores import judge, ranked, scored, scores
@@ -107,10 +107,8 @@ class Checks(Company):
     def tallies(self) -> None:
         """Sums of blocks, as the shard sends them, drawn in every way."""
         for way in self.ways():
-            try:
+            with naming(", ".join(way)):
                 self._tallies(way, self.alarm / len(self.ways()))
-            except LawError as error:
-                raise LawError(f"{', '.join(way)}: {error}") from error
 
     def _tallies(self, way: Way, alarm: float) -> None:
         blocks = -(-self.users // BLOCK)

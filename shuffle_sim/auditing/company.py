@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from shuffle_sim.arrays import Floats
 from shuffle_sim.auditing.bench import FIRST, BenchRound
-from shuffle_sim.auditing.conformance import LawError
+from shuffle_sim.auditing.conformance import LawError, naming
 from shuffle_sim.auditing.drawing import Draws
 from shuffle_sim.auditing.joint import JointLaw
-from shuffle_sim.auditing.scores import judge, scored, summed
+from shuffle_sim.auditing.scores import judge, scored, stacked, summed
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.population import InMemory
 from shuffle_sim.errors import RoundAbortedError
@@ -61,13 +61,11 @@ class Company(Draws):
             for fidelity in fidelities:
                 alarm = self.alarm / len(asked) / len(fidelities)
                 frames = self._frames(replace(deployment, fidelity=fidelity), cohort)
-                try:
+                with naming(f"{what}, {fidelity}"):
                     if fidelity == "aggregate":
                         self._summed(frames, kept, deployment.block_size, alarm)
                     else:
                         self._each(fidelity, frames, kept, alarm)
-                except LawError as error:
-                    raise LawError(f"{what}, {fidelity}: {error}") from error
 
     def _occasions(self) -> Iterator[tuple[str, Deployment, Cohort, NDArray[np.int64]]]:
         """By name: the deployment, who is asked, and who answers."""
@@ -115,8 +113,7 @@ class Company(Draws):
             for label in range(self.labels):
                 law = self.sum_law(self.types[users], label)
                 tests.append(scored(self.index(sums[:, place, label], len(users)), law))
-        found = [np.array(each) for each in zip(*tests, strict=True)]
-        judge(found[0], found[1], found[2], alarm, "block and label, score")
+        judge(*stacked(tests), alarm, "block and label, score")
 
     def sum_law(self, types: NDArray[np.int64], label: int) -> Floats:
         """The law of a sum over users of these types."""

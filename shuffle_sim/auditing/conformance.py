@@ -7,6 +7,7 @@ may be a test that cannot fail.
 
 import math
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
 
@@ -31,6 +32,15 @@ FALSE_ALARM = 1e-6
 
 class LawError(AssertionError):
     """A statistical check failed."""
+
+
+@contextmanager
+def naming(what: str) -> Iterator[None]:
+    """A `LawError` of the block says what it is of."""
+    try:
+        yield
+    except LawError as error:
+        raise LawError(f"{what}: {error}") from error
 
 
 def check_pmf(draws: ArrayLike, pmf: Floats, *, false_alarm: float = FALSE_ALARM) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 import scipy  # parts by attribute: they load when used
 
 from shuffle_sim.arrays import Floats
-from shuffle_sim.auditing.conformance import LawError
+from shuffle_sim.auditing.conformance import LawError, naming
 from shuffle_sim.auditing.plan import UncheckedError
 from shuffle_sim.auditing.release_law import (
     check_digits,
@@ -137,10 +137,8 @@ class Runs:
         values = [value_of(each.release, base) for _, each in answered]
         for population in self.neighbours():
             for (place, each), value in zip(answered, values, strict=True):
-                try:
+                with naming(f"release {place}"):
                     known &= check_distance(each.release, value, value_of(each.release, population))
-                except LawError as error:
-                    raise LawError(f"release {place}: {error}") from error
                 if time.process_time() - began > self._seconds:
                     return
         if not known:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from shuffle_sim.arrays import Floats
 from shuffle_sim.auditing.bench import QUICK, BenchRound, Way
-from shuffle_sim.auditing.conformance import LawError, check_variance
+from shuffle_sim.auditing.conformance import LawError, check_variance, naming
 from shuffle_sim.auditing.searching import Searches
 from shuffle_sim.auditing.sequences import (
     Series,
@@ -57,10 +57,8 @@ class Draws(Searches):
         law = self.law(counts.shape[1])
         law.check(counts, rng, self.alarm / 2)
         for way, rounds in ways.items():
-            try:
+            with naming(", ".join(way)):
                 law.check_each(counts[rounds.start : rounds.stop], self.alarm / 2 / len(ways))
-            except LawError as error:
-                raise LawError(f"{', '.join(way)}: {error}") from error
 
     def keys(self) -> None:
         """Streams of every run, round, role and place begin differently, and are independent."""
@@ -94,11 +92,9 @@ class Draws(Searches):
         for way in ways:
             for fidelity in self.fidelities if way != ways[-1] else self.fidelities[:1]:
                 alarm = self.alarm / 4 / len(ways)
-                try:
+                with naming(", ".join((*way, fidelity))):
                     self._short(way, fidelity, alarm)
                     self._long(way, fidelity, alarm)
-                except LawError as error:
-                    raise LawError(f"{', '.join(way)}, {fidelity}: {error}") from error
 
     @property
     def _alike(self) -> tuple[Floats, NDArray[np.int64]]:

@@ -13,6 +13,7 @@ from shuffle_sim.auditing.scores import (
     judge,
     scored,
     scores,
+    stacked,
     summed,
 )
 from shuffle_sim.auditing.tails import judge_tails, tail_sums
@@ -204,7 +205,7 @@ class JointLaw:
                 law = convolved(self.pmfs[pair[0]][label], self.pmfs[pair[1]][label])
                 mine = (kinds == pair[:, None]).all(axis=0)
                 found.append(scored(both[:, mine].ravel(), law))
-        return *_stacked(found), f"users {step} apart, law and score"
+        return *stacked(found), f"users {step} apart, law and score"
 
     def _users(self, counts: Ints, labels: list[int]) -> tuple[Floats, Floats, Floats, str]:
         """Sums over the labels of one user."""
@@ -213,7 +214,7 @@ class JointLaw:
             law = summed([(self.pmfs[kind][label], 1) for label in labels])
             mine = counts[:, self.types == kind][:, :, labels].sum(axis=2)
             found.append(scored(mine.ravel(), law))
-        return *_stacked(found), "labels of one user, law and score"
+        return *stacked(found), "labels of one user, law and score"
 
 
 def _pooled(pmf: Floats) -> Ints:
@@ -222,8 +223,3 @@ def _pooled(pmf: Floats) -> Ints:
         return np.arange(len(pmf))
     before = (np.cumsum(pmf) - pmf / 2) / pmf.sum()
     return np.asarray(np.clip(np.floor(_CELLS * before), 0, _CELLS - 1), np.int64)
-
-
-def _stacked(found: list[tuple[Floats, Floats, Floats]]) -> tuple[Floats, Floats, Floats]:
-    sums, means, variances = (np.array(each) for each in zip(*found, strict=True))
-    return sums, means, variances

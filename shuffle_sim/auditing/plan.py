@@ -62,15 +62,20 @@ class CheckStep:
         name = self.planned.name
         if self.make is None:
             return Check(name, None, self.planned.missing)
-        try:
-            self.make()
-        except UncheckedError as error:
-            return Check(name, None, str(error))
-        except (LawError, FrameError, ParameterError) as error:
-            return Check(name, False, str(error))
-        except Exception as error:  # what is audited may do anything
-            return Check(name, False, f"{type(error).__name__}: {error}")
-        return Check(name, True)
+        return checked(name, self.make)
+
+
+def checked(name: str, make: Callable[[], object]) -> Check:
+    """The check of a name, made now."""
+    try:
+        make()
+    except UncheckedError as error:
+        return Check(name, None, str(error))
+    except (LawError, FrameError, ParameterError) as error:
+        return Check(name, False, str(error))
+    except Exception as error:  # what is audited may do anything
+        return Check(name, False, f"{type(error).__name__}: {error}")
+    return Check(name, True)
 
 
 def always(bench: Any) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 import scipy  # parts by attribute: they load when used
 
 from shuffle_sim.arrays import Floats
-from shuffle_sim.auditing.conformance import LawError
+from shuffle_sim.auditing.conformance import LawError, naming
 from shuffle_sim.auditing.scores import LEVELS, judge, scores
 from shuffle_sim.privacy.bounds.pass_curve import pass_curve
 from shuffle_sim.privacy.discrete import DiscreteLaplace, GridLaplace
@@ -221,10 +221,8 @@ def check_digits(digits: Floats, alarm: float) -> None:
         LawError: they are not: noise takes few values.
     """
     for column in digits.T if len(digits) else ():
-        try:
+        with naming("digits of the noise"):
             check_uniform(column[:, None], alarm / len(digits.T))
-        except LawError as error:
-            raise LawError(f"digits of the noise: {error}") from error
 
 
 def threshold_uniform(

@@ -6,6 +6,7 @@ of terms, so the false-alarm rate that is stated is a bound, not an approximatio
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -108,6 +109,12 @@ def scored(seen: Ints, law: Floats) -> tuple[Floats, Floats, Floats]:
         np.array([score.mean * seen.size for score in both]),
         np.array([score.variance * seen.size for score in both]),
     )
+
+
+def stacked(found: Sequence[tuple[Floats, Floats, Floats]]) -> tuple[Floats, Floats, Floats]:
+    """Those of several laws together, as `judge` takes them."""
+    sums, means, variances = (np.array(each) for each in zip(*found, strict=True))
+    return sums, means, variances
 
 
 def inside(seen: Ints, law: Floats) -> Ints:

@@ -1,6 +1,7 @@
 """Where an audit looks: data outside the domain, in other company, and those that are searched."""
 
-from itertools import product
+from collections.abc import Iterator
+from itertools import chain, product
 
 import numpy as np
 
@@ -8,6 +9,9 @@ from shuffle_sim.arrays import Floats, Scaled, Values, dense
 from shuffle_sim.auditing.bench import Bench
 from shuffle_sim.auditing.conformance import LawError
 from shuffle_sim.auditing.scores import judge, scored
+from shuffle_sim.data.population import InMemory
+from shuffle_sim.roles.block_rows import BlockRows
+from shuffle_sim.roles.users import admitted
 from shuffle_sim.sampling.kernels import using
 
 _SEARCHED = 120  # reports on each datum that is searched
@@ -56,11 +60,23 @@ class Searches(Bench):
         short = np.argsort(np.linalg.norm(rows, axis=1))[: len(rows) // 4]
         many, alike = (np.tile(each, 1 + _COMPANY // len(each)) for each in (order, short))
         for chosen in (np.arange(len(rows)), order, order[: len(rows) // 2], many, short, alike):
-            for given in (self.shaped(rows[chosen]), *self._multiples(rows[chosen])):
-                found = dense(self.randomizer.admit(given)[0])
+            forms = (self.shaped(rows[chosen]), *self._multiples(rows[chosen]))
+            of_forms = (dense(self.randomizer.admit(given)[0]) for given in forms)
+            for found in chain(of_forms, self._as_read(rows[chosen])):
                 wanted = np.array(kept)[chosen].reshape(found.shape)
                 if not np.allclose(found, wanted, rtol=1e-9, atol=1e-12):
                     raise LawError("what is admitted of a value depends on others, or on its form")
+
+    def _as_read(self, rows: Floats) -> Iterator[Floats]:
+        """What users' shards admit of rows as they read them, by each kernel."""
+        for kernel in {kernel: None for kernel, _ in self.ways()}:
+            with using(kernel):
+                yield np.concatenate(
+                    [
+                        np.array(dense(admitted(chunk.rows, self.randomizer, chunk.squares)[0]))
+                        for chunk in BlockRows(InMemory(self.shaped(rows))).chunks(0, len(rows))
+                    ]
+                )
 
     def _multiples(self, rows: Floats) -> tuple[Values, ...]:
         """Rows as multiples of others, shorter, turned and longer ones; none of numbers."""

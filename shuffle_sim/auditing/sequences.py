@@ -17,7 +17,17 @@ from numpy.typing import NDArray
 
 from shuffle_sim.arrays import Floats
 from shuffle_sim.auditing.conformance import LawError
-from shuffle_sim.auditing.scores import LEVELS, Ints, judge, ranked, rarity, scored, scores, summed
+from shuffle_sim.auditing.scores import (
+    LEVELS,
+    Ints,
+    judge,
+    ranked,
+    rarity,
+    scored,
+    scores,
+    stacked,
+    summed,
+)
 from shuffle_sim.auditing.tails import judge_tails, tail_sums
 
 Words = NDArray[np.uint64]
@@ -231,5 +241,4 @@ def _check_groups(series: Series, alarm: float, what: str) -> None:
             sums = levels[row[:, : many * size]].reshape(frames, many, size).sum(axis=2)
             tests.append(scored(sums.ravel(), summed([(mass, size)])))
     if tests:
-        found = [np.array(each) for each in zip(*tests, strict=True)]
-        judge(found[0], found[1], found[2], alarm, f"{what}, sums of neighbours")
+        judge(*stacked(tests), alarm, f"{what}, sums of neighbours")

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from shuffle_sim.arrays import Floats
-from shuffle_sim.auditing.scores import LEVELS, Ints, judge
+from shuffle_sim.auditing.scores import LEVELS, Ints, judge, stacked
 
 _DEPTHS = np.exp2(-np.arange(3.0, 21.0))
 Sums = tuple[Floats, Floats, Floats]
@@ -35,7 +35,7 @@ def judge_tails(tests: Iterable[Sums], alarm: float, what: str) -> None:
     Raises:
         LawError: naming the first that is off.
     """
-    counted, means, variances = (np.array(each) for each in zip(*tests, strict=True))
+    counted, means, variances = stacked(list(tests))
     every = (counted, means, variances), tuple(x.sum(axis=0) for x in (counted, means, variances))
     for found, mean, variance in every:
         # A count moves by LEVELS at most, which is what `judge` expects.

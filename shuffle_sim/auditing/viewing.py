@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from shuffle_sim.auditing.arrangements import BLOCKS, View, check_ones
 from shuffle_sim.auditing.bench import BenchRound
-from shuffle_sim.auditing.conformance import LawError, check_variance
+from shuffle_sim.auditing.conformance import LawError, check_variance, naming
 from shuffle_sim.auditing.orders import Tags, WordTags, check_symbols, check_tags
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.protocol.base import Datum, RoundSpec
@@ -160,10 +160,8 @@ def check_orders(bench: "Bench", alarm: float) -> None:
     for name, view, randomizer, reports, rounds in found:
         bits = randomizer.alphabet.symbols == 2 and randomizer.view == "sums"
         check = check_ones if bits else check_symbols
-        try:
+        with naming(name):
             check(view, randomizer, reports, rounds, alarm / 2 / len(found))
-        except LawError as error:
-            raise LawError(f"{name}: {error}") from error
     _check_chunks(bench, alarm / 4)
     for kernel in _kernels(bench):
         with using(kernel):

@@ -17,13 +17,18 @@ from shuffle_sim.execution.runtime import Runtime
 from shuffle_sim.execution.setup import suited
 from shuffle_sim.protocol.base import Protocol, RoundSpec
 from shuffle_sim.sampling.kernels import fortran
-from shuffle_sim.wire.frames import Kind, parse, split_frames
+from shuffle_sim.wire.frames import Frame, Kind, parse, split_frames
 from shuffle_sim.wire.messages import Tally
+from shuffle_sim.wire.sealing import PublicKeys
 
 _DRAWN = 500  # times that users report, where no law says how often reports agree
 _WIDEST = 80  # columns of rows that are tried
-_LOOKED_AT = {"answer", "view", "shuffle", "conclude", "concluded", "whole", "finish"}
+_LOOKED_AT = {
+    *("introduce", "answer", "view", "shuffle", "conclude", "concluded", "whole", "finish")
+}
 _OPEN = {Kind.REPORTS, Kind.COUNTS, Kind.TALLY, Kind.VIEW}
+_SEALED = {Kind.SEALED, Kind.BUNDLE, Kind.BOXES}
+_SEALED_BYTES = 1 << 23  # of boxes that are kept
 
 
 def bits_of_chance(randomizer: Any, values: Values, entropy: int) -> float:
@@ -86,6 +91,9 @@ class Watched:
         self.frames: dict[tuple[Any, ...], tuple[int, bytes]] = {}  # users in it, payload
         self.tallies: list[NDArray[np.int64]] = []
         self.entropies: list[int] = []
+        self.sealed: list[Frame] = []
+        self.keys: list[PublicKeys] = []
+        self._kept = 0
         self._places: dict[tuple[Any, ...], int] = defaultdict(int)
 
     def watch(self, host: Runtime) -> None:
@@ -110,6 +118,8 @@ class Watched:
         if isinstance(tally := getattr(first, "tally", None), Tally):
             self.tallies.append(np.asarray(tally.sums))
             return
+        if isinstance(value, PublicKeys):
+            self.keys.append(value)
         if not isinstance(value, bytes):
             return
         for data in split_frames(value):
@@ -118,6 +128,9 @@ class Watched:
                 key = frame.kind, frame.context.round, frame.index
                 self._places[key] += 1
                 self.frames[*key, self._places[key]] = frame.reports, frame.payload
+            elif frame.kind in _SEALED and self._kept < _SEALED_BYTES:
+                self._kept += len(frame.payload)
+                self.sealed.append(frame)
 
 
 def rows_for(protocol: Protocol[Any], spec: RoundSpec, entropy: int) -> Any:

@@ -14,7 +14,7 @@ from shuffle_sim.arrays import Floats, dense
 from shuffle_sim.auditing.company import Company
 from shuffle_sim.auditing.conformance import LawError
 from shuffle_sim.auditing.joint import JointLaw
-from shuffle_sim.auditing.scores import judge, scored
+from shuffle_sim.auditing.scores import judge, scored, stacked
 from shuffle_sim.protocol.randomizer import Randomizer
 from shuffle_sim.wire.messages import Messages
 
@@ -100,9 +100,7 @@ class WordData(Company):
             sent = reports(self.shaped(np.repeat(x[None], draws, axis=0)), rng)
             for word, seen in zip(words.tolist(), self.counted(sent, words).T, strict=True):
                 tests.append(scored(seen, self.said(x, word)))
-        found, means, variances = (
-            np.array(each).reshape(len(data), -1, 2) for each in zip(*tests, strict=True)
-        )
+        found, means, variances = (each.reshape(len(data), -1, 2) for each in stacked(tests))
         judge(found, means, variances, self.alarm / 2, "datum that was searched, word, score")
         if self.of_balls and data.shape[1] == 1:
             order = np.argsort(data[:, 0])

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from shuffle_sim.arrays import Floats, dense
 from shuffle_sim.auditing.bench import ROUNDS, BenchRound
-from shuffle_sim.auditing.conformance import LawError, check_pmf
+from shuffle_sim.auditing.conformance import LawError, check_pmf, naming
 from shuffle_sim.auditing.plan import UncheckedError
-from shuffle_sim.auditing.scores import judge, scored, summed
+from shuffle_sim.auditing.scores import judge, scored, stacked, summed
 from shuffle_sim.auditing.viewing import check_orders
 from shuffle_sim.auditing.word_data import WordData
 from shuffle_sim.auditing.word_plan import WORD_KINDS
@@ -165,8 +165,7 @@ class WordChecks(WordData):
         seen = self._tallies("aggregate", _FEW, users, users)
         kept = np.unique(np.linspace(0, len(self._words) - 1, _LOOKED).astype(np.int64))
         tests = [scored(seen[:, word], law) for word, law in self._laws_of(kept, users)]
-        found = [np.array(each) for each in zip(*tests, strict=True)]
-        judge(found[0], found[1], found[2], self.alarm, f"word, score of {users:,} users")
+        judge(*stacked(tests), self.alarm, f"word, score of {users:,} users")
 
     def rounds(self) -> None:
         """The tallies of a word in two rounds that follow: independent, of the same law."""
@@ -251,10 +250,8 @@ class WordChecks(WordData):
         return seen
 
     def _agrees(self, seen: NDArray[np.int64], law: Floats, alarm: float, what: str) -> None:
-        try:
+        with naming(what):
             check_pmf(seen, np.where(law < 1e-15, 0.0, law), false_alarm=alarm)
-        except LawError as error:
-            raise LawError(f"{what}: {error}") from error
 
 
 def _divergence(p: Floats, q: Floats, epsilon: float) -> float:

@@ -329,7 +329,7 @@ OWN: dict[str, dict[str, tuple[Any, ...]]] = {
         "given": ({"kind": "PureSGD", "problem": replace(POINTS, loss=Squared(labels=1.0))},),
     },
     "ObjectivePerturbation": {"given": ({"problem": replace(RIDGED, loss=Ramp(), ridge=2.0)},)},
-    "PanPrivateACSA": {"zeta": (scaled(2),)},
+    "PanPrivateACSA": {"noise_multiplier": (scaled(2),)},
     "LinearTimePhasedSGD": {
         "given": (
             {"mean": "plain", "problem": Problem(Logistic(), FAR, norm_bound=0.01, records=3)},

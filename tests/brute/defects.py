@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from protocols.central.heavy_tails.pilot import PilotHistogram
-from protocols.central.person import centered_mean, grouped_descent, outlier_removal
+from protocols.central.person import accelerated_erm, grouped_descent, outlier_removal
 from protocols.central.record import objective_perturbation, sums
 from protocols.central.record.density import Potential
 from protocols.counts.groups import Planes
@@ -318,7 +318,7 @@ DEFECTS = (
     ),
     Defect(
         "persons' means are not clipped",
-        centered_mean,
+        accelerated_erm,
         "clipped",
         _unclipped,
         "AcceleratedPhasedERM",

@@ -13,7 +13,7 @@ import numpy as np
 from protocols.central.person.chained_mean import ChainedMean
 from protocols.central.record.objective_perturbation import Rows
 from protocols.counts.randomizer import Counting, Noisy
-from protocols.counts.single import Response
+from protocols.counts.single import Obliged
 from protocols.erm.cells import RowsMean
 from protocols.erm.erm import erm
 from protocols.erm.objective import Objective
@@ -164,7 +164,7 @@ def worded(randomizer: Counting, first: Any, second: Any) -> float:
         if isinstance(randomizer, Noisy):
             owners, words = randomizer.sent(values, np.random.default_rng(0))
         else:  # a value is a word, or none where silence tells nothing
-            always = isinstance(randomizer, Response)
+            always = isinstance(randomizer, Obliged)
             edges, owners = [0, randomizer.bins], np.flatnonzero((values >= 0) | always)
             words = values[owners].astype(np.int64)
         sets = np.searchsorted(edges, words, side="right") - 1

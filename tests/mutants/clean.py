@@ -49,6 +49,7 @@ CLEAN: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
     ),
     "processes": (_vector, {"runtime": "processes", "workers": 2}),
     "onion": (_vector, {"security": "onion"}),
+    "transport": (_vector, {"security": "transport"}),
     "shards": (_vector, {"shuffler_shards": 3}),
     "compiled": (_vector, {"execution": Execution(kernel="compiled")}),
     "chacha20": (_vector, {"execution": Execution(generator="chacha20")}),

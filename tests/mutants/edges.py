@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from protocols.counts.randomizer import place
 from protocols.counts.single import FixedBlanket, Response, Unary
 from protocols.problems.problem import Gradient
 from protocols.sums.binomial import BinomialRandomizer
@@ -144,7 +145,10 @@ class BucketsSure(BucketRandomizer):
 
 
 class AbsentSilent(FixedBlanket):
-    """Who has no category sends nothing."""
+    """Who has no category is let in, and sends nothing."""
+
+    def admit(self, values):
+        return place(values, self.bins)
 
     def reports(self, xs, rng):
         values = dense(xs).reshape(-1, 1).astype(np.int64)

@@ -71,7 +71,7 @@ class OneInHundredWithout(Double):
 
 class NotClipped(Double):
     def admit(self, values):
-        return values, 0
+        return dense(values), 0
 
     def _rounded(self, xs, rng):
         return np.clip(super()._rounded(np.clip(xs, -1e6, 1e6), rng), 0, self.g)

@@ -27,7 +27,7 @@ from shuffle_sim.protocol.base import Datum
 from shuffle_sim.sampling.randomness import Role
 
 from . import counting as c
-from . import edges, long_sums
+from . import edges, long_sums, sealing
 from . import orderings as o
 from . import planted as p
 from . import randomizers as r
@@ -352,6 +352,7 @@ _PLANTED = (
     Mutant("carries repeat", "streams", carry, ("compiled",), p.splitting("compiled", 30_000)),
     Mutant("carries repeat in numpy", "streams", carry, ("numpy",), p.splitting("numpy", 30_000)),
     Mutant("rows read anew", "own", plant=p.first_row_for_all),
+    Mutant("rows without length", "alone", carry, ("compiled",), p.no_squares_come),
     Mutant("a query of others", "queries", _centred),
     Mutant(
         "processes without entropy",
@@ -373,6 +374,13 @@ _PLANTED = (
         covers=("ray",),
         options={"runtime": "ray", "workers": 2},
         slow=True,
+    ),
+    *(
+        Mutant(
+            f"{security}: {plant.__name__}", "sealed", plant=plant, options={"security": security}
+        )
+        for plant in sealing.PLANTS
+        for security in ("transport", "onion")
     ),
     Mutant("sizes by the datum", "sizes", roles={"shard": p.CountDependsOnDatum}),
     Mutant("noise of the round before", "streams", roles={"shard": p.NoiseReused}),

@@ -18,7 +18,7 @@ from shuffle_sim.roles import Shuffler, UserShard
 from .curators import CURATED, FAR, curated
 from .registry import Mutant
 
-ASKED = "queries", "own", "unseeded", "hosted"
+ASKED = "queries", "own", "unseeded", "sealed", "hosted"
 _ALARM = FALSE_ALARM / 40
 _ENTROPY = 0x123456789ABCDEF0123456789ABCDEF
 

@@ -56,7 +56,9 @@ CONTROLS = sorted({*_PLANTED, *_MORE}, key=lambda each: (each[0], each[1].__name
 @pytest.mark.full
 @pytest.mark.parametrize(("check", "protocol"), CONTROLS)
 def test_without_a_defect_the_check_is_passed(check, protocol):
-    make(check, protocol(), {}, {})
+    secured = [{"security": "transport"}, {"security": "onion"}]
+    for options in secured if check == "sealed" else [{}]:
+        make(check, protocol(), {}, options)
 
 
 @pytest.mark.full

@@ -1,0 +1,131 @@
+"""What is sealed in a protected run: keys, what boxes show, and what they do not open for."""
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffle_sim.auditing.conformance import LawError
+from shuffle_sim.auditing.watching import Watched
+from shuffle_sim.errors import FrameError
+from shuffle_sim.protocol.randomizer import Randomizer
+from shuffle_sim.roles.onion import read_boxes
+from shuffle_sim.wire.frames import Context, Frame, Kind
+from shuffle_sim.wire.sealing import BOX_ID, KEY_ID, KeyPair, Purpose, Sealer, verified
+
+SEALS = 400  # boxes of one plaintext
+_PLAIN = bytes(48)
+
+
+def check_runs(runs: Sequence[Watched], randomizer: Randomizer, alarm: float) -> None:
+    """Runs of one seed: users send the same, so what is equal on the wire is not hidden.
+
+    Raises:
+        LawError: frames in the clear, a key that comes again, or boxes that tell what they hold.
+    """
+    for kind in {kind for seen in runs for kind, *_ in seen.frames}:
+        raise LawError(f"{kind.name} left a role in the clear")
+    keys = [key for seen in runs for each in seen.keys for key in (each.sealing, each.signing)]
+    if len(set(keys)) < len(keys):
+        raise LawError(f"{len(keys) - len(set(keys))} of {len(keys)} keys are those of others")
+    boxes = [box for seen in runs for frame in seen.sealed for box in _boxes(frame, randomizer)]
+    if not boxes:
+        raise LawError("no box was seen")
+    check_boxes(boxes, alarm)
+
+
+def _boxes(frame: Frame, randomizer: Randomizer) -> Iterator[bytes]:
+    if frame.kind is not Kind.BOXES:
+        yield frame.payload
+        return
+    for row in read_boxes(frame.payload, randomizer)[1]:
+        yield from map(bytes, row)
+
+
+def check_boxes(boxes: Sequence[bytes], alarm: float) -> None:
+    """No two boxes share a key, or eight bytes at one place; every bit is a fair coin.
+
+    Bits are held to the bound of Hoeffding.
+
+    Raises:
+        LawError: naming what is not so.
+    """
+    if len({box[:BOX_ID] for box in boxes}) < len(boxes):
+        raise LawError("two boxes have one key")
+    by_size: dict[int, list[bytes]] = defaultdict(list)
+    for box in boxes:
+        by_size[len(box)].append(box[KEY_ID:])
+    for each in by_size.values():
+        held = np.array([np.frombuffer(box, np.uint8) for box in each])
+        words = np.sort(np.ascontiguousarray(held[:, : held.shape[1] // 8 * 8]).view("<u8"), axis=0)
+        if (words[1:] == words[:-1]).any():
+            raise LawError("boxes agree in eight bytes")
+        # Not the encapsulated key: the highest bit of a point is 0.
+        _check_fair(held[:, BOX_ID - KEY_ID :], alarm / (2 * len(by_size)))
+
+
+def _check_fair(held: NDArray[np.uint8], alarm: float) -> None:
+    """Each bit over the boxes, and each bit of a byte over all of them."""
+    bits = np.unpackbits(held, axis=1)
+    for ones, many in (
+        (bits.sum(axis=0), len(bits)),
+        (bits.reshape(-1, 8).sum(axis=0), held.size),
+    ):
+        limit = math.sqrt(many * math.log(4 * ones.size / alarm) / 2)
+        if (off := float(np.abs(ones - many / 2).max())) > limit:
+            raise LawError(
+                f"a bit of {many:,} boxes is off by {off:,.0f}: they tell what they hold"
+            )
+
+
+def check_sealing(alarm: float) -> None:
+    """Boxes and signatures themselves: of one plaintext, and for whom and what they open.
+
+    Raises:
+        LawError: boxes of one plaintext agree, or something opens that was made for another.
+    """
+    for purpose in Purpose:
+        own, to, context = KeyPair(), KeyPair(), Context(bytes(range(16)), 3, bytes(range(32)))
+        sealer = Sealer(own.public, purpose, context)
+        boxes = [sealer.seal(_PLAIN) for _ in range(SEALS)]
+        check_boxes(boxes, alarm / len(Purpose))
+        signed = own.sign(_PLAIN, purpose, context, to.public)
+        read = verified(signed, own.public, purpose, context, to.public)
+        if (own.open(boxes[0], purpose, context), read) != (_PLAIN, _PLAIN):
+            raise LawError("what was sealed or signed is not what comes out")
+        for what, step in _wrong(own, to, boxes[0], signed, purpose, context):
+            with suppress(FrameError):
+                step()
+                raise LawError(f"{purpose.value.decode()}: {what} is taken")
+
+
+def _wrong(
+    own: KeyPair, to: KeyPair, box: bytes, signed: bytes, purpose: Purpose, context: Context
+) -> Iterator[tuple[str, Callable[[], bytes]]]:
+    """What has to be refused: made for another, by another, or changed in a bit."""
+    yield "a box for another role", partial(to.open, box, purpose, context)
+    for sender, reader in ((to, to), (own, own)):
+        step = partial(verified, signed, sender.public, purpose, context, reader.public)
+        yield "a signature of another, or for another", step
+    others = [(each, context) for each in Purpose if each is not purpose]
+    for change in ({"task": bytes(16)}, {"round": 4}, {"parameters": bytes(32)}):
+        others.append((purpose, replace(context, **change)))
+    for asked in others:
+        yield f"a box for {asked}", partial(own.open, box, *asked)
+        yield f"a signature for {asked}", partial(verified, signed, own.public, *asked, to.public)
+    for place in range(len(box)):
+        changed = _flipped(box, place)
+        yield f"a box changed at {place}", partial(own.open, changed, purpose, context)
+    for place in range(len(signed)):
+        changed = _flipped(signed, place)
+        step = partial(verified, changed, own.public, purpose, context, to.public)
+        yield f"what was signed, changed at {place},", step
+
+
+def _flipped(data: bytes, place: int) -> bytes:
+    return data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]

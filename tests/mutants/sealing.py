@@ -1,0 +1,96 @@
+"""Defects of what is sealed: keys, boxes and signatures."""
+
+import hashlib
+import os
+
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from shuffle_sim.wire import sealing
+
+
+def boxes_by_plaintext(patch):
+    """The same plaintext gives the same box: it shows which users send alike."""
+    true, known = sealing.Sealer.seal, {}
+
+    def seal(self, plaintext):
+        key = self._info, self._id, bytes(plaintext)
+        if key not in known:
+            known[key] = true(self, plaintext)
+        return known[key]
+
+    patch.setattr(sealing.Sealer, "seal", seal)
+
+
+def one_key_for_all(patch):
+    """Every role opens what is sealed to any other."""
+    true = sealing.KeyPair.__init__
+
+    def init(self):
+        true(self)
+        self._sealing = X25519PrivateKey.from_private_bytes(bytes([1] * 32))
+        sealed_to = self._sealing.public_key().public_bytes_raw()
+        self.public = sealing.PublicKeys(sealed_to, self.public.signing)
+
+    patch.setattr(sealing.KeyPair, "__init__", init)
+
+
+class _Keystream:
+    """Boxes that are authentic, under a keystream that comes again."""
+
+    def encrypt(self, plaintext, key, info):
+        body = _masked(plaintext)
+        return os.urandom(31) + b"\0" + body + hashlib.sha256(body + info).digest()[:16]
+
+    def decrypt(self, box, key, info):
+        body, tag = box[32:-16], box[-16:]
+        if hashlib.sha256(body + info).digest()[:16] != tag:
+            raise ValueError("not authentic")
+        return _masked(body)
+
+
+def _masked(data):
+    return bytes(a ^ b for a, b in zip(data, hashlib.shake_128().digest(len(data)), strict=True))
+
+
+def keystream_again(patch):
+    """A nonce that is used twice."""
+    patch.setattr(sealing, "_SUITE", _Keystream())
+
+
+class _Unauthentic:
+    """Boxes that hide what they hold, and open when they were changed."""
+
+    def encrypt(self, plaintext, key, info):
+        front = os.urandom(31) + b"\0"
+        mask = hashlib.shake_128(front).digest(len(plaintext))
+        body = bytes(a ^ b for a, b in zip(plaintext, mask, strict=True))
+        return front + body + os.urandom(16)
+
+    def decrypt(self, box, key, info):
+        mask = hashlib.shake_128(box[:32]).digest(len(box) - 48)
+        return bytes(a ^ b for a, b in zip(box[32:-16], mask, strict=True))
+
+
+def boxes_may_be_changed(patch):
+    """No tag is looked at."""
+    patch.setattr(sealing, "_SUITE", _Unauthentic())
+
+
+def boxes_for_any_purpose(patch):
+    """What a box is bound to is left out."""
+    patch.setattr(sealing, "info", lambda purpose, context: b"")
+
+
+def signatures_for_anybody(patch):
+    """A signature holds for any purpose, round and recipient."""
+    patch.setattr(sealing, "_signed", lambda content, *_: content)
+
+
+PLANTS = (
+    boxes_by_plaintext,
+    one_key_for_all,
+    keystream_again,
+    boxes_may_be_changed,
+    boxes_for_any_purpose,
+    signatures_for_anybody,
+)
