@@ -27,7 +27,6 @@ from shuffle_sim.cli import (
     counts_report,
     data,
     experiment,
-    items,
     plan,
     train,
     train_compare,
@@ -41,6 +40,7 @@ from shuffle_sim.errors import (
     PluginWarning,
     ShuffleSimError,
     WeakPrivacyWarning,
+    one_of,
 )
 from shuffle_sim.execution.plain import SIMULATOR_VIEW
 from shuffle_sim.execution.signals import TerminatedError, stoppable
@@ -85,7 +85,7 @@ def _stopped(command: Callable[Options, None]) -> Callable[Options, None]:
 _COMMANDS: dict[str, Callable[..., None]] = {
     "sum": sum_command,
     "histogram": counts.histogram_command,
-    "heavy-hitters": items.heavy_hitters_command,
+    "heavy-hitters": counts.heavy_hitters_command,
     "quantiles": counts.quantiles_command,
     "train": train.train_command,
     "predict": data.predict_command,
@@ -231,8 +231,7 @@ def schema(command: str) -> dict[str, Any]:
     Raises:
         ParameterError: there is no such command, or it prints no JSON.
     """
-    if command not in SUMMARIES:
-        raise ParameterError("json_schema", command, f"one of {', '.join(SUMMARIES)}")
+    one_of("json_schema", command, SUMMARIES)
     kinds = [_of(kind, top=True) for kind in SUMMARIES[command]]
     found = kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": command, **found}

@@ -10,12 +10,12 @@ import typer
 from protocols.learning.training import Trainer
 from protocols.sums.planned import PlannedSum
 from shuffle_sim.attacks.catalogue import attacks
-from shuffle_sim.cli.options import Attacks, PrivacyOptions, Security, Seed, Size
+from shuffle_sim.cli.options import Attacks, Hosting, PrivacyOptions, Size
 from shuffle_sim.cli.running import Bar
 from shuffle_sim.cli.show import Output, console, details, encoded_as, print_table
 from shuffle_sim.cli.sum import SumOptions
 from shuffle_sim.data.population import Unit
-from shuffle_sim.errors import ParameterError
+from shuffle_sim.errors import ParameterError, refuse_given
 from shuffle_sim.execution.options import Execution
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.registry import registered
@@ -53,6 +53,7 @@ def audit_command(
     noise: SumOptions,
     output: Output,
     execution: Execution,
+    hosting: Hosting,
     users: Size = Size(users=1000),
     protocol: Annotated[
         str | None,
@@ -63,22 +64,13 @@ def audit_command(
         typer.Option(help="A trusted curator's algorithm, as of train: output, objective ..."),
     ] = None,
     repeats: Annotated[int, typer.Option(help="Samples of every law.")] = 4000,
-    seed: Seed = None,
     thorough: Annotated[
         bool, typer.Option("--thorough", help="Some minutes of samples in place of half of one.")
     ] = False,
     allow_unchecked: Annotated[
         bool, typer.Option("--allow-unchecked", help="Checks that cannot be made are no failure.")
     ] = False,
-    runtime: Annotated[
-        str, typer.Option(help="Where roles run: inprocess, processes or ray.")
-    ] = "inprocess",
     workers: Annotated[int, typer.Option(help="Of the run that is audited.")] = 1,
-    fidelity: Annotated[
-        str | None,
-        typer.Option(help="literal, counts or aggregate. By default the cost decides."),
-    ] = None,
-    security: Security = "none",
     shards: Annotated[
         int | None, typer.Option("--shuffler-shards", help="Of the run that is audited.")
     ] = None,
@@ -96,32 +88,28 @@ def audit_command(
     Example: shuffle-sim audit --protocol carry-vector-sum --runtime processes --workers 2
     """
     n, d, budget = users.users, users.dimensions, privacy.budget
-    hosted: dict[str, Any] = {"runtime": runtime, "workers": workers, "execution": execution}
+    options: dict[str, Any] = {"repeats": repeats, "thorough": thorough, "seed": hosting.seed}
+    options |= {"runtime": hosting.runtime, "workers": workers, "execution": execution}
+    asked: dict[str, Any] = {"fidelity": hosting.fidelity, "shuffler_shards": shards}
     if mechanism is not None:
-        useless = {"fidelity": fidelity, "shuffler_shards": shards, "attack": attack or None}
-        useless["security"] = None if security == "none" else security
-        _no_messages(protocol=protocol, **noise.given, **useless)
-        curator = _curator(mechanism, n, d, budget, repeats, seed, hosted, thorough=thorough)
+        given = {"protocol": protocol, **noise.given, **asked, "attack": attack or None}
+        given["security"] = None if hosting.security == "none" else hosting.security
+        refuse_given(given, "left out with --mechanism: a curator's release")
+        curator = _curator(mechanism, n, d, budget, options)
         output.present(curator, _print_curator)
         _leave(curator.passed, curator.complete or allow_unchecked)
         return
     from shuffle_sim.auditing.audit import audit
 
     made = protocol_of(protocol, n, d, budget, noise)
-    options: dict[str, Any] = hosted | {
-        "fidelity": fidelity,
-        "security": security,
-        "shuffler_shards": shards,
-    }
     with Bar("auditing", 1) as bar:
         report = audit(
             made,
-            repeats=repeats,
-            seed=seed,
-            thorough=thorough,
+            security=hosting.security,
             on_check=lambda name, place, every: bar.step(place, name, every),
             adversary=attacks(attack or []),
             **options,
+            **asked,
         )
     title = f"[bold]{type(made).__name__}[/] n = {n:,}"
     if isinstance(made, PlannedSum):
@@ -138,23 +126,8 @@ def _leave(passed: bool, complete: bool) -> None:
         raise typer.Exit(3)
 
 
-def _no_messages(**given: object) -> None:
-    """Refuse what a curator does not have."""
-    for name, value in given.items():
-        if value is not None:
-            raise ParameterError(name, value, "left out with --mechanism: a curator's release")
-
-
 def _curator(
-    mechanism: str,
-    n: int,
-    d: int,
-    privacy: Privacy,
-    repeats: int,
-    seed: int | None,
-    hosted: dict[str, Any],
-    *,
-    thorough: bool,
+    mechanism: str, n: int, d: int, privacy: Privacy, options: dict[str, Any]
 ) -> CuratorSummary:
     """The game on the trainer's hard tables."""
     from shuffle_sim.auditing.central import audit_central
@@ -163,8 +136,7 @@ def _curator(
     made, found = trainer.central(mechanism, n), {}
     with console.status("auditing ..."):
         for name, (first, second) in trainer.neighbours(n).items():
-            given: dict[str, Any] = {"repeats": repeats, "seed": seed, "thorough": thorough}
-            found[name] = audit_central(made, first, second, **given, **hosted)
+            found[name] = audit_central(made, first, second, **options)
     passed = all(each.passed for each in found.values())
     complete = all(each.complete for each in found.values())
     return CuratorSummary(passed, complete, type(made).__name__, found)

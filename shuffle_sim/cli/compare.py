@@ -11,7 +11,7 @@ from protocols.comparison.methods import Method, sum_methods
 from shuffle_sim.cli import show
 from shuffle_sim.cli.options import PrivacyOptions, Size, left_out, option
 from shuffle_sim.cli.sum import SumOptions
-from shuffle_sim.errors import ParameterError, integer, real
+from shuffle_sim.errors import ParameterError, integer, one_of, real
 from shuffle_sim.privacy.trust import Trust
 
 if TYPE_CHECKING:
@@ -45,9 +45,7 @@ class TaskOptions:
         """
         if self.task == SUM:
             left_out({"domain": self.domain}, SUM)
-        elif self.task not in TASKS:
-            raise ParameterError("task", self.task, f"one of {', '.join((SUM, *TASKS))}")
-        return self.task != SUM
+        return one_of("task", self.task, (SUM, *TASKS)) != SUM
 
     def alone(self, **useless: Any) -> None:
         """Refuse what sums take and counts do not.

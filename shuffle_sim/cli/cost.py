@@ -11,7 +11,7 @@ from protocols.learning.training import Trainer
 from shuffle_sim.cli import show
 from shuffle_sim.cli.data import load
 from shuffle_sim.cli.learning import OptimiserOptions
-from shuffle_sim.cli.options import DataOptions, PrivacyOptions, Security, Size, left_out, same
+from shuffle_sim.cli.options import SECURITY, DataOptions, PrivacyOptions, Size, left_out, same
 from shuffle_sim.cli.running import content_of
 from shuffle_sim.cli.sum import SumOptions
 from shuffle_sim.data.files import check_name
@@ -20,6 +20,7 @@ from shuffle_sim.execution.budget import Budget
 from shuffle_sim.execution.forecast import Forecast, corollary, forecast
 from shuffle_sim.execution.options import SEALING_SECONDS
 from shuffle_sim.privacy.amplification import Amplification, amplify
+from shuffle_sim.privacy.bounds.paper import PrintedCost
 from shuffle_sim.privacy.guarantee import DELTA, Guarantee, weaknesses
 from shuffle_sim.privacy.trust import Trust
 
@@ -38,7 +39,11 @@ class PaperBits:
 
 @dataclass(frozen=True)
 class CostSummary:
-    """What a protocol will cost."""
+    """What a protocol will cost.
+
+    `printed` is what it would with the paper's constants, where no run could send that; `refused`
+    says why they do not serve the case.
+    """
 
     protocol: str
     n: int
@@ -49,6 +54,8 @@ class CostSummary:
     forecast: Forecast
     wire_bytes: dict[str, int]
     paper: PaperBits | None
+    printed: PrintedCost | None
+    refused: str
     warnings: tuple[str, ...]
 
 
@@ -73,7 +80,7 @@ def cost_command(
     loss: Annotated[
         str | None, typer.Option(help="Loss of the model, of an optimiser; default logistic.")
     ] = None,
-    security: Security = "none",
+    security: Annotated[str, SECURITY] = "none",
 ) -> None:
     """Show what a protocol costs in communication: per user, per round, and hop by hop.
 
@@ -85,12 +92,16 @@ def cost_command(
     trainer = Trainer.of(loss or "logistic", d, budget, **vars(noise))
     useless = {"loss": loss, **vars(asked)}
     made: Any = None
-    name = protocol or ""
+    name, printed, refused = protocol or "", None, ""
     if protocol is None:
         left_out(useless, "a sum")
         name, made = noise.encoded(n, d, budget)
     elif protocol in trainer.optimisers():
         made = trainer.protocol(protocol, n, **vars(asked))
+        try:
+            printed = made.printed_cost(n=n, d=d, privacy=budget)
+        except ParameterError as error:
+            refused = str(error)
     else:
         made = noise.calibrated(protocol, n, d, budget, **useless)
     found = forecast(made, security=security)
@@ -100,7 +111,7 @@ def cost_command(
         paper = PaperBits(made.paper_cost, bits, found.user_payload_bits / bits)
     wire = {hop.name: hop.wire for hop in found.hops}
     case = name, n, d, privacy.epsilon, privacy.delta, security
-    summary = CostSummary(*case, found, wire, paper, budget.warnings(n))
+    summary = CostSummary(*case, found, wire, paper, printed, refused, budget.warnings(n))
     output.present(summary, _print_cost)
 
 
@@ -150,6 +161,13 @@ def _print_cost(summary: CostSummary) -> None:
             "d (sqrt(batch) + ln(1/delta)/epsilon^2).\nThe bits here are "
             f"{paper.constant:.3g} times that."
         )
+    if (printed := summary.printed) is not None:
+        show.console.print(
+            f"\nAs the paper prints it: {show.plural(printed.rounds, 'round')} of "
+            f"{printed.messages:,} messages, {printed.bits:.3g} bits a user."
+        )
+    if summary.refused:
+        show.console.print(f"\nAs the paper prints it, it does not serve: {summary.refused}.")
 
 
 def amplify_command(

@@ -1,29 +1,37 @@
-"""`shuffle-sim histogram`, `heavy-hitters`, `quantiles`, `sum --by`: how many, of which kind."""
+"""`shuffle-sim histogram`, `heavy-hitters`, `quantiles`: how many, of which kind."""
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
-from typing import Annotated
+from dataclasses import dataclass, field
+from typing import Annotated, Any
 
 import numpy as np
 import typer
+from numpy.typing import NDArray
 
-from protocols.counts import GroupMeans, Histogram, Quantiles
-from shuffle_sim.arrays import dense
-from shuffle_sim.cli.counts_report import Counts, Groups, Ranks, Released, central_laplace
-from shuffle_sim.cli.data import bounds_of
-from shuffle_sim.cli.items import BLANK, Source, count_found, named, numbers, run_counts, show
+from protocols.counts import (
+    FoundHistogram,
+    HeavyHitters,
+    Histogram,
+    Quantiles,
+    columns_of,
+    prefix_of,
+    text_of,
+)
+from shuffle_sim.arrays import Floats, dense
+from shuffle_sim.cli.counts_report import Counts, CountsReport, Heavy, Ranks, Released
+from shuffle_sim.cli.data import BLANK, Source
 from shuffle_sim.cli.options import (
     HONEST,
     OBJECTIVE,
-    DataOptions,
     HonestFraction,
     HostOptions,
     PrivacyOptions,
     left_out,
     option,
 )
+from shuffle_sim.cli.running import Running, announce
 from shuffle_sim.cli.show import Drawn
+from shuffle_sim.data.columns import unique_texts
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.execution.options import Execution
 
@@ -73,18 +81,17 @@ def histogram_command(
 
     Example: shuffle-sim histogram --file visits.csv --column page --find --epsilon 4
     """
+    how = CountsRun(source, privacy, host, execution, output)
     if find:
         given = {"max_messages": noise.max_messages, "method": method, "with": across}
         left_out(given | {"categories": source.categories}, "--find")
-        honest = noise.honest_fraction
-        count_found(source, column, privacy, honest, host, execution, output)
+        how.count_found(column, noise.honest_fraction)
         return
-    cells, declared = source.cells()
     columns = [column] if across is None else [column, across]
-    kinds = [named(cells, declared, name, source.file) for name in columns]
+    kinds = [source.named(name) for name in columns]
     places = np.stack([places for _, places in kinds], axis=1)
     blank = (places == BLANK).any(axis=1)
-    if method == "response" and blank.any():
+    if method in ("response", "fixed-blanket") and blank.any():
         allowed = "another where cells are blank: each of its users has to send a category"
         raise ParameterError("method", method, allowed)
     sizes = tuple(len(each.classes) for each, _ in kinds)
@@ -96,25 +103,15 @@ def histogram_command(
         **vars(noise),
     )
     rows = places if len(sizes) > 1 else places[:, 0]
-    result = run_counts(made, rows, source, host, execution, json=output.json)
-    value = np.asarray(result.value, float)
-    ranges = made.interval(value, together=True, reports=result.reports.accepted)
+    value, released = how.run(made, rows, int(blank.sum()))
+    accepted = released.reports.accepted
+    ranges = made.interval(value, together=True, reports=accepted)
     cell = dense(made.query(rows))
     true = np.bincount(np.asarray(cell, int)[cell >= 0], minlength=value.size).astype(float)
-    summary = Counts(
-        column=" x ".join(columns),
-        categories=tuple(_crossed([each.classes for each, _ in kinds])),
-        true=true,
-        counts=value.ravel(),
-        shares=value.ravel() / max(result.reports.accepted, 1),
-        low=ranges.low.ravel(),
-        high=ranges.high.ravel(),
-        confidence=ranges.confidence,
-        standard_error=math.sqrt(made.variance()),
-        central_laplace=central_laplace(privacy.epsilon),
-        run=Released.of(result, made, int(blank.sum())),
-    )
-    show(summary, output)
+    known = ranges.low.ravel(), ranges.high.ravel(), ranges.confidence
+    names = _crossed([each.classes for each, _ in kinds])
+    counts = names, true, np.ravel(value), known, made, released, accepted
+    how.show(Counts.of(" x ".join(columns), *counts, privacy.epsilon))
 
 
 def _crossed(classes: Sequence[Sequence[str]]) -> list[str]:
@@ -142,9 +139,7 @@ def quantiles_command(
     Example: shuffle-sim quantiles --file visits.csv --column minutes --bounds minutes=0:240
     --plot minutes.png
     """
-    cells, declared = source.cells()
-    low, high = bounds_of(source.bounds or [], column, declared)
-    values = numbers(cells, column, (low, high), declared.layout.marks, source.file)
+    values, low, high = source.numbers(column)
     asked = tuple(_share(text) for text in shares.split(","))
     made = Quantiles.calibrated(
         n=len(values),
@@ -154,12 +149,12 @@ def quantiles_command(
         leaves=leaves,
         honest_fraction=honest_fraction,
     )
-    result = run_counts(made, values, source, host, execution, json=output.json)
-    found, inside = result.value, np.clip(values, low, high)
+    how = CountsRun(source, privacy, host, execution, output)
+    (found, released), inside = how.run(made, values), np.clip(values, low, high)
     ends = np.array([found.interval(share) for share in asked])
     summary = Ranks(
         column=column,
-        unit=getattr(declared.columns.get(column), "unit", None) or "",
+        unit=getattr(source.table[1].columns.get(column), "unit", None) or "",
         shares=asked,
         true=np.quantile(inside, asked),
         values=np.array([found.quantile(share) for share in asked]),
@@ -167,13 +162,13 @@ def quantiles_command(
         high=ends[:, 1],
         confidence=0.95,
         standard_error_ranks=float(made.standard_errors.max()),
-        run=Released.of(result, made),
+        run=released,
         edges=found.edges,
         ranks=found.ranks,
         band=found.band(),
         true_ranks=np.searchsorted(np.sort(inside), found.edges, side="left").astype(float),
     )
-    show(summary, output)
+    how.show(summary)
 
 
 def _share(text: str) -> float:
@@ -183,53 +178,139 @@ def _share(text: str) -> float:
         raise ParameterError("shares", text, "numbers from 0 to 1, such as 0.25,0.5") from None
 
 
-def by_group(
-    data: DataOptions,
-    by: str,
+_TEXT = 8  # bytes of a text that an item is known by
+
+
+def heavy_hitters_command(
+    source: Source,
     privacy: PrivacyOptions,
-    honest_fraction: float,
     host: HostOptions,
     execution: Execution,
     output: Drawn,
+    column: Annotated[str, typer.Option(help="Column of the file.")],
+    bits: Annotated[
+        int | None,
+        typer.Option(help="Of whole numbers as items, up to 2^bits. Default: items are texts."),
+    ] = None,
+    kept: Annotated[int, typer.Option(help="Prefixes that a level keeps at most.")] = 100,
+    honest_fraction: HonestFraction = 1.0,
 ) -> None:
-    """Counts, sums and means of one column in each category of another.
+    """Find the items that many users have, without a list of them: texts by their first 8 bytes.
 
-    Raises:
-        ParameterError: not one column with public bounds, or a group without public categories.
+    Example: shuffle-sim heavy-hitters --file visits.csv --column page --epsilon 4
+
+    Example: shuffle-sim heavy-hitters --file visits.csv --column zip --bits 20
     """
-    if data.columns is None or "," in data.columns:
-        raise ParameterError("columns", data.columns, "one column with --by")
-    column = data.columns.strip()
-    known = {each.name: getattr(data, each.name) for each in fields(Source)}
-    source = Source(**known)
-    cells, declared = source.cells()
-    low, high = bounds_of(source.bounds or [], column, declared)
-    values = numbers(cells, column, (low, high), declared.layout.marks, source.file)
-    kind, places = named(cells, declared, by, source.file)
-    made = GroupMeans.calibrated(
-        n=len(values),
-        groups=len(kind.classes),
-        low=low,
-        high=high,
+    table, how = Items.of(source, column, bits), CountsRun(source, privacy, host, execution, output)
+    made = HeavyHitters.calibrated(
+        n=len(table.items),
         privacy=privacy.budget,
+        bits=table.size,
+        kept=kept,
         honest_fraction=honest_fraction,
     )
-    rows = np.stack([places, values], axis=1)
-    result = run_counts(made, rows, source, host, execution, json=output.json)
-    table, inside = result.value, np.clip(values, low, high)
-    ranges = made.interval(table)
-    members = [inside[places == at] for at in range(len(kind.classes))]
-    summary = Groups(
+    found, released = how.run(made, table.rows)
+    summary = Heavy(
         column=column,
-        by=by,
-        groups=kind.classes,
-        true_means=np.array([each.mean() if each.size else math.nan for each in members]),
-        counts=table.counts,
-        sums=table.sums,
-        means=table.means,
-        mean_low=ranges.means[:, 0],
-        mean_high=ranges.means[:, 1],
-        confidence=ranges.confidence,
-        run=Released.of(result, made, int((places == BLANK).sum())),
+        items=tuple(map(table.name, found.items.tolist())),
+        true=table.counts(found.items),
+        counts=found.counts,
+        low=found.low,
+        high=found.high,
+        least_count=found.least_count,
+        missed=found.missed,
+        false_items=found.false_items,
+        run=released,
     )
-    show(summary, output)
+    how.show(summary)
+
+
+@dataclass(frozen=True)
+class CountsRun:
+    """Of whom is asked, where that takes place, and what is printed of it."""
+
+    source: Source
+    privacy: PrivacyOptions
+    host: HostOptions
+    execution: Execution
+    output: Drawn
+
+    def run(self, made: Any, rows: Floats, blank: int = 0) -> tuple[Any, Released]:
+        """Say what it costs, then run it; `blank` users have no category."""
+        file = self.source.file
+        how = Running.of(self.host, self.execution, file.stem if file is not None else "", file)
+        start = announce(how.ahead(made, rows), (), yes=how.yes, json=self.output.json)
+        result = how.run(made, rows, on_start=start)
+        return result.value, Released.of(result, made, blank)
+
+    def show(self, found: CountsReport) -> None:
+        """Print it and draw it, as asked for."""
+        self.output.present(found, type(found).show, type(found).draw)
+
+    def count_found(self, column: str, honest_fraction: float) -> None:
+        """A histogram over the texts that many users have; all its rounds are charged together."""
+        table = Items.of(self.source, column, None)
+        made = FoundHistogram.calibrated(
+            n=len(table.items),
+            privacy=self.privacy.budget,
+            bits=table.size,
+            honest_fraction=honest_fraction,
+        )
+        found, released = self.run(made, table.rows)
+        names, true = map(table.name, found.items.tolist()), table.counts(found.items)
+        counts = np.append(true, len(table.items) - true.sum()), found.counts
+        known = (found.low, found.high, 0.95), made, released, found.search.reports
+        every = [*names, "(all others)"], *counts, *known, self.privacy.epsilon
+        self.show(Counts.of(column, *every))
+
+
+@dataclass(frozen=True)
+class Items:
+    """A column as items.
+
+    Attributes:
+        items: of each user, (users,).
+        bits: of whole numbers; None: items are texts.
+    """
+
+    items: NDArray[np.uint64]
+    bits: int | None
+
+    @classmethod
+    def of(cls, source: Source, column: str, bits: int | None) -> "Items":
+        """Of a column of a file.
+
+        Raises:
+            ParameterError: no such column, or a cell that is no whole number below 2^bits.
+        """
+        different, places = unique_texts(source.column(column))
+        return cls(np.array([_item(text, bits) for text in different], np.uint64)[places], bits)
+
+    @property
+    def size(self) -> int:
+        """Bits of an item."""
+        return 8 * _TEXT if self.bits is None else self.bits
+
+    @property
+    def rows(self) -> Floats:
+        """As users hold them."""
+        if self.size <= 53:
+            return self.items.astype(float)
+        return columns_of(int(each) for each in self.items)
+
+    def name(self, item: int) -> str:
+        """For people."""
+        return (text_of(item) or "(blank)") if self.bits is None else str(item)
+
+    def counts(self, items: NDArray[np.uint64]) -> Floats:
+        """True ones, of these items."""
+        return np.array([(self.items == each).sum() for each in items], float)
+
+
+def _item(text: str, bits: int | None) -> int:
+    if bits is None:
+        return prefix_of(text, _TEXT)
+    if not text.isdecimal() or int(text) >= 2**bits:
+        allowed = f"whole numbers from 0 to 2^{bits} - 1; texts are found without --bits"
+        raise ParameterError("column", "a cell", allowed)
+    return int(text)

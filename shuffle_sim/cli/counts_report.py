@@ -2,7 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -62,6 +62,14 @@ class Released:
             )
 
 
+def _said(numbers: Iterable[float]) -> list[str]:
+    return [show.number(each) for each in numbers]
+
+
+def _ranges(low: Floats, high: Floats) -> list[str]:
+    return [" to ".join(ends) for ends in zip(_said(low), _said(high), strict=True)]
+
+
 class CountsReport(ABC):
     """What a command of counts found."""
 
@@ -90,26 +98,36 @@ class Counts(CountsReport):
     central_laplace: float
     run: Released
 
+    @classmethod
+    def of(
+        cls,
+        column: str,
+        categories: Sequence[str],
+        true: Floats,
+        counts: Floats,
+        ranges: tuple[Floats, Floats, float],
+        made: Any,
+        run: Released,
+        accepted: int,
+        epsilon: float,
+    ) -> "Counts":
+        """Of counts with low ends, high ends and confidence, among as many reports."""
+        error = math.sqrt(made.variance())
+        own = tuple(categories), true, counts, counts / max(accepted, 1), *ranges, error
+        return cls(column, *own, central_laplace(epsilon), run)
+
     def show(self) -> None:
         order = np.argsort(-self.counts, kind="stable")
         shown, rest = order[: show.MOST], order[show.MOST :]
-        rows = [
-            (
-                self.categories[at],
-                show.number(self.true[at]),
-                show.number(self.counts[at]),
-                f"{100 * self.shares[at]:.2f} %",
-                f"{show.number(self.low[at])} to {show.number(self.high[at])}",
-            )
-            for at in shown
-        ]
+        names, shares = [self.categories[at] for at in shown], 100 * self.shares
+        counts = _said(self.true[shown]), _said(self.counts[shown])
+        ranges = _ranges(self.low[shown], self.high[shown])
+        parts = [f"{share:.2f} %" for share in shares[shown]]
+        columns = names, *counts, parts, ranges
+        rows: list[tuple[str, ...]] = list(zip(*columns, strict=True))
         if rest.size:
-            counts = (
-                show.number(float(self.true[rest].sum())),
-                show.number(float(self.counts[rest].sum())),
-            )
-            share = f"{100 * self.shares[rest].sum():.2f} %"
-            rows.append((f"{rest.size:,} others", *counts, share, ""))
+            sums = _said([self.true[rest].sum(), self.counts[rest].sum()])
+            rows.append((f"{rest.size:,} others", *sums, f"{shares[rest].sum():.2f} %", ""))
         certain = f"{100 * self.confidence:g} % all at once"
         show.print_table((self.column, "true", "count", "share", certain), rows)
         show.notes.print(show.FOOTER)
@@ -154,15 +172,9 @@ class Ranks(CountsReport):
 
     def show(self) -> None:
         unit = f" {self.unit}" if self.unit else ""
-        rows = (
-            (
-                f"{100 * share:g} % below",
-                show.number(self.true[at]) + unit,
-                show.number(self.values[at]) + unit,
-                f"{show.number(self.low[at])} to {show.number(self.high[at])}",
-            )
-            for at, share in enumerate(self.shares)
-        )
+        names = [f"{100 * share:g} % below" for share in self.shares]
+        values = ([each + unit for each in _said(found)] for found in (self.true, self.values))
+        rows = zip(names, *values, _ranges(self.low, self.high), strict=True)
         certain = f"{100 * self.confidence:g} % all at once"
         show.print_table((self.column, "true", "private", certain), rows)
         show.notes.print(show.FOOTER)
@@ -208,15 +220,8 @@ class Heavy(CountsReport):
     run: Released
 
     def show(self) -> None:
-        rows = [
-            (
-                item,
-                show.number(self.true[at]),
-                show.number(self.counts[at]),
-                f"{show.number(self.low[at])} to {show.number(self.high[at])}",
-            )
-            for at, item in enumerate(self.items[: show.MOST])
-        ]
+        numbers = _said(self.true), _said(self.counts), _ranges(self.low, self.high)
+        rows = list(zip(self.items, *numbers, strict=True))[: show.MOST]
         show.print_table((self.column, "true", "count", "95 % all at once"), rows)
         if len(self.items) > show.MOST:
             show.console.print(f"{len(self.items) - show.MOST:,} more are in --json")
@@ -254,17 +259,8 @@ class Groups(CountsReport):
     run: Released
 
     def show(self) -> None:
-        rows = (
-            (
-                group,
-                show.number(self.counts[at]),
-                show.number(self.sums[at]),
-                show.number(self.true_means[at]),
-                show.number(self.means[at]),
-                f"{show.number(self.mean_low[at])} to {show.number(self.mean_high[at])}",
-            )
-            for at, group in enumerate(self.groups)
-        )
+        numbers = map(_said, (self.counts, self.sums, self.true_means, self.means))
+        rows = zip(self.groups, *numbers, _ranges(self.mean_low, self.mean_high), strict=True)
         certain = f"mean, {100 * self.confidence:g} % all at once"
         heads = self.by, "count", f"sum of {self.column}", "true mean", "mean", certain
         show.print_table(heads, rows)

@@ -4,18 +4,21 @@ import csv
 import math
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import typer
+from numpy.typing import NDArray
 
-from shuffle_sim.cli.options import DataOptions, LayoutOptions, parse_number
+from shuffle_sim.arrays import Floats
+from shuffle_sim.cli.options import DataOptions, LayoutOptions, parse_number, same
 from shuffle_sim.cli.show import Output, check_path, console, number, print_table, whole
-from shuffle_sim.data.column_kinds import Category, Date, Number, moment_of
+from shuffle_sim.data.column_kinds import Category, Date, Named, Number, moment_of
 from shuffle_sim.data.columns import Bounds, Column, Marks
-from shuffle_sim.data.file_columns import column_in, column_of, kinds_of
+from shuffle_sim.data.file_columns import column_in, column_of, columns_of, kinds_of
 from shuffle_sim.data.model import load_model
 from shuffle_sim.data.persons import Persons
 from shuffle_sim.data.schema import Declared, Layout, draft, read_schema
@@ -173,6 +176,69 @@ def bounds_of(texts: Sequence[str], name: str, declared: Declared) -> Bounds:
         return kind.limits
     allowed = f"stated, as in --bounds {name}=0:100: they are public, not computed from data"
     raise ParameterError(f"bounds of {name}", None, allowed)
+
+
+BLANK = -2.0
+"""The place of a blank cell: a user of no category."""
+
+
+@dataclass(frozen=True)
+class Source(LayoutOptions):
+    """A file, and what is public of its columns."""
+
+    file: Path | None = same(DataOptions, "file")
+    categories: list[str] | None = same(DataOptions, "categories")
+    bounds: list[str] | None = same(DataOptions, "bounds")
+    schema: Path | None = same(DataOptions, "schema")
+
+    @cached_property
+    def table(self) -> tuple[dict[str, Any], Declared]:
+        """The columns of the file by name, and what is stated of them.
+
+        Raises:
+            ParameterError: no file, or one that cannot be read.
+        """
+        if self.file is None:
+            raise ParameterError("file", None, "given")
+        layout = {each.name: getattr(self, each.name) for each in fields(LayoutOptions)}
+        declared = declared_of(
+            DataOptions(**layout, schema=self.schema, categories=self.categories)
+        )
+        return columns_of(self.file, declared.layout, list(declared.columns)), declared
+
+    def column(self, name: str) -> NDArray[Any]:
+        """The cells of a column.
+
+        Raises:
+            ParameterError: there is none.
+        """
+        return column_in(self.table[0], name, self.file or Path())
+
+    def named(self, name: str) -> tuple[Named, Floats]:
+        """A column with public categories, and each user's place in them, or `BLANK`."""
+        column, kind = self.column(name), self.table[1].columns.get(name)
+        if not isinstance(kind, Named):
+            allowed = (
+                f"stated, as in --categories {name}=a,b,c or a --schema; categories that nobody "
+                "knows are found by --find of shuffle-sim histogram"
+            )
+            raise ParameterError(f"categories of {name}", None, allowed)
+        places = kind.places(column)
+        return kind, np.where(np.isnan(places), BLANK, places)
+
+    def numbers(self, name: str) -> tuple[Floats, float, float]:
+        """A column of numbers without blanks, and its public bounds.
+
+        Raises:
+            ParameterError: another column, no bounds, or a blank cell, with its row.
+        """
+        declared = self.table[1]
+        kind = Number(name=name, limits=bounds_of(self.bounds or [], name, declared))
+        values = kind.values(self.column(name), declared.layout.marks)[:, 0]
+        if np.isnan(values).any():
+            first = int(np.argmax(np.isnan(values)))
+            kind.refuse(first, "a number, not blank (the first row is 1)")
+        return values, *kind.limits
 
 
 ModelFile = Annotated[Path, typer.Argument(help="A model, as train --model-out wrote it (.json).")]

@@ -19,7 +19,7 @@ from typing import Annotated, Any, get_args, get_type_hints
 import typer
 
 from shuffle_sim.data.files import check_name
-from shuffle_sim.errors import ParameterError
+from shuffle_sim.errors import refuse_given
 from shuffle_sim.privacy.guarantee import DELTA, Privacy
 
 
@@ -128,14 +128,6 @@ Repeated = Annotated[
         "--rounds", help="Rounds that each user answers in, such as days; epsilon is of all."
     ),
 ]
-Security = Annotated[
-    str,
-    typer.Option(
-        help="none, transport (hops are sealed) or onion (messages are sealed to the analyzer)."
-    ),
-]
-
-
 BOUNDS = "Public bounds low:high of every column, or name=low:high of one; repeatable."
 BUDGET = typer.Option(
     help="A budget, as `shuffle-sim budget create` makes it. Runs that do not fit are refused.",
@@ -228,11 +220,29 @@ HONEST = typer.Option(help="Fraction of users that are assumed to add their nois
 HonestFraction = Annotated[float, HONEST]
 
 
+SEED = typer.Option(help="Makes the run reproducible. It is then not private.")
+Seed = Annotated[int | None, SEED]
+SECURITY = typer.Option(
+    help="none, transport (hops are sealed) or onion (messages are sealed to the analyzer)."
+)
+
+
 @dataclass(frozen=True)
-class HostOptions:
-    """Where a run takes place, what is kept of it, and who attacks."""
+class Hosting:
+    """Where roles run, how much of them is simulated, and how messages are sealed."""
 
     runtime: str = option("inprocess", "Where roles run: inprocess, processes or ray.")
+    fidelity: str | None = option(
+        None, "literal, counts or aggregate. By default the cost decides."
+    )
+    security: str = field(default="none", metadata={"option": SECURITY})
+    seed: int | None = field(default=None, metadata={"option": SEED})
+
+
+@dataclass(frozen=True)
+class HostOptions(Hosting):
+    """Where a run takes place, what is kept of it, and who attacks."""
+
     address: str | None = option(
         None,
         "With --runtime ray: host:port of a running cluster, or auto for that of this machine.",
@@ -241,18 +251,10 @@ class HostOptions:
         "1",
         "Number of user shards. On Ray each is an actor. auto: measured before the run.",
     )
-    fidelity: str | None = option(
-        None, "literal, counts or aggregate. By default the cost decides."
-    )
-    security: str = option(
-        "none",
-        "none, transport (hops are sealed) or onion (messages are sealed to the analyzer).",
-    )
     round_timeout: float | None = option(
         None,
         "Seconds after which a role that does not answer is ended and put back. Default 600.",
     )
-    seed: int | None = option(None, "Makes the run reproducible. It is then not private.")
     checkpoint: Path | None = option(
         None,
         "Keep the run in this folder, to resume it. Keep the folder secret: it holds the run's "
@@ -271,8 +273,6 @@ class HostOptions:
     yes: bool = option(False, "Start a run above the limits of bits, bytes and seconds.", "--yes")
 
 
-SEED = typer.Option(help="Makes the run reproducible. It is then not private.")
-Seed = Annotated[int | None, SEED]
 Attacks = Annotated[
     list[str] | None,
     typer.Option(
@@ -284,6 +284,4 @@ Attacks = Annotated[
 
 def left_out(options: Mapping[str, Any], name: str) -> None:
     """Refuse options that are given though `name` has no use for them."""
-    for key, value in options.items():
-        if value is not None:
-            raise ParameterError(key, value, f"left out: {name} does not take it")
+    refuse_given(options, f"left out: {name} does not take it")

@@ -19,7 +19,7 @@ from shuffle_sim.cli.show import details, notes, plural, print_fact, size
 from shuffle_sim.data.files import opened
 from shuffle_sim.data.population import Population
 from shuffle_sim.data.tables import Table
-from shuffle_sim.errors import ParameterError, positive
+from shuffle_sim.errors import ParameterError, positive, refuse_given
 from shuffle_sim.execution.budget import Budget, Report
 from shuffle_sim.execution.engine import run
 from shuffle_sim.execution.forecast import Forecast, forecast
@@ -207,9 +207,7 @@ def report_of(asked: HostOptions, table: Table | str, file: Path | None) -> Repo
     """
     if asked.budget is None:
         given = {"report": asked.report, "population": asked.population}
-        for name, value in given.items():
-            if value is not None:
-                raise ParameterError(name, value, "given with --budget")
+        refuse_given(given, "given with --budget")
         return None
     if asked.report is None:
         raise ParameterError("report", None, "a name, such as the day's, with --budget")

@@ -32,15 +32,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def check_picture(path: Path | None) -> None:
-    """Refuse a picture that could not be written.
-
-    Raises:
-        ParameterError: not a .png, .svg or .pdf file in an existing folder.
-    """
-    check_path("plot", path, (".png", ".svg", ".pdf"))
-
-
 def check_path(option: str, path: Path | None, kinds: tuple[str, ...]) -> None:
     """Refuse a file that could not be written.
 
@@ -102,12 +93,16 @@ def dress(axes: "Axes", title: str, across: str = "", up: str = "") -> None:
 
 
 def _separate(axis: "Axis") -> None:
-    """Numbers of an axis as in tables: thousands apart, powers of ten where they are large."""
+    """Numbers of an axis as in tables: thousands apart, powers of ten where some are large."""
     from matplotlib.ticker import FuncFormatter, LogFormatter, LogLocator, ScalarFormatter
+    from numpy import format_float_scientific
 
     def shown(value: float, _: object = None) -> str:
-        whole = f"{value:,.0f}" if abs(value) < _POWERS else f"{value:.0e}".replace("e+0", "e")
-        return whole if abs(value) >= 1000 else f"{value:.6g}"
+        if abs(value) < 1000:
+            return f"{value:.6g}"
+        if max(abs(value), *map(abs, axis.get_view_interval())) < _POWERS:
+            return f"{value:,.0f}"
+        return str(format_float_scientific(value, trim="-", exp_digits=1)).replace("+", "")
 
     if axis.get_scale() == "log":
         axis.set_major_locator(LogLocator(numticks=6))  # more would run into each other
@@ -131,16 +126,6 @@ def add_note(figure: "Figure", text: str) -> None:
         legends[0].set_title(title, FontProperties(size=7))
     else:
         figure.supxlabel("\n".join(filter(None, (known, text))), fontsize=7, color="dimgray")
-
-
-def save_picture(figure: "Figure", path: Path) -> None:
-    """Write the picture.
-
-    Raises:
-        ParameterError: it cannot be written.
-    """
-    with whole("plot", path) as part:
-        figure.savefig(part, dpi=120)
 
 
 Summary = TypeVar("Summary")
@@ -200,7 +185,8 @@ class Output:
             figure = draw(summary)
             if simulator_view(summary):
                 add_note(figure, FOOTER)
-            save_picture(figure, plot)
+            with whole("plot", plot) as part:
+                figure.savefig(part, dpi=120)
         if self.json:
             emit(summary)
             return
@@ -218,7 +204,7 @@ class Drawn(Output):
     def __post_init__(self) -> None:
         """Refuse a picture that could not be written, before anything is run."""
         super().__post_init__()
-        check_picture(self.plot)
+        check_path("plot", self.plot, (".png", ".svg", ".pdf"))
 
 
 def emit(value: object) -> None:

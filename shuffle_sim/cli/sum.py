@@ -1,6 +1,7 @@
 """`shuffle-sim sum`: a private vector sum on real data, shown as column means."""
 
 import inspect
+import math
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
@@ -10,11 +11,13 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from protocols.counts import GroupMeans
 from protocols.selection.bounds import ChosenBounds
 from shuffle_sim.attacks.catalogue import attacks
 from shuffle_sim.cli import sum_report
-from shuffle_sim.cli.counts import by_group
-from shuffle_sim.cli.data import load
+from shuffle_sim.cli.counts import CountsRun
+from shuffle_sim.cli.counts_report import Groups
+from shuffle_sim.cli.data import BLANK, Source, load
 from shuffle_sim.cli.options import (
     HONEST,
     Attacks,
@@ -177,7 +180,7 @@ def sum_command(
     if by is not None:
         useless = {"attack": attack, "variance": variance or None, "table": data.table}
         left_out({**useless, **noise.given, "honest_fraction": None}, "sum --by")
-        by_group(data, by, privacy, noise.honest_fraction, host, execution, output)
+        _by_group(data, by, privacy, noise.honest_fraction, host, execution, output)
         return
     source, budget, share = load(data, target=False), privacy.budget, data.choose_bounds
     view = _view(source)  # one row for each user, in the table's units
@@ -251,3 +254,53 @@ def _rows(table: Table, view: Table, variance: bool) -> Population:
     if variance:
         return PersonMeans(Persons.grouped(encoded(view), np.arange(len(view.rows))))
     return PersonMeans(Persons.grouped(table.scaled(), table.person))
+
+
+def _by_group(
+    data: DataOptions,
+    by: str,
+    privacy: PrivacyOptions,
+    honest_fraction: float,
+    host: HostOptions,
+    execution: Execution,
+    output: Drawn,
+) -> None:
+    """Counts, sums and means of one column in each category of another.
+
+    Raises:
+        ParameterError: not one column with public bounds, or a group without public categories.
+    """
+    if data.columns is None or "," in data.columns:
+        raise ParameterError("columns", data.columns, "one column with --by")
+    column = data.columns.strip()
+    known = {each.name: getattr(data, each.name) for each in fields(Source)}
+    source = Source(**known)
+    values, low, high = source.numbers(column)
+    kind, places = source.named(by)
+    made = GroupMeans.calibrated(
+        n=len(values),
+        groups=len(kind.classes),
+        low=low,
+        high=high,
+        privacy=privacy.budget,
+        honest_fraction=honest_fraction,
+    )
+    how = CountsRun(source, privacy, host, execution, output)
+    rows, blank = np.stack([places, values], axis=1), int((places == BLANK).sum())
+    (table, released), inside = how.run(made, rows, blank), np.clip(values, low, high)
+    ranges = made.interval(table)
+    members = [inside[places == at] for at in range(len(kind.classes))]
+    summary = Groups(
+        column=column,
+        by=by,
+        groups=kind.classes,
+        true_means=np.array([each.mean() if each.size else math.nan for each in members]),
+        counts=table.counts,
+        sums=table.sums,
+        means=table.means,
+        mean_low=ranges.means[:, 0],
+        mean_high=ranges.means[:, 1],
+        confidence=ranges.confidence,
+        run=released,
+    )
+    how.show(summary)

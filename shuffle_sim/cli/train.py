@@ -25,7 +25,7 @@ from shuffle_sim.cli.sum import SumOptions
 from shuffle_sim.data.labelled import labelled
 from shuffle_sim.data.population import Unit
 from shuffle_sim.data.tables import Table
-from shuffle_sim.errors import ParameterError
+from shuffle_sim.errors import ParameterError, refuse_given
 from shuffle_sim.execution.checkpoint import split_seed
 from shuffle_sim.execution.forecast import forecast
 from shuffle_sim.execution.options import Execution
@@ -46,7 +46,7 @@ _CHOSEN_BY_COMPARE = dict.fromkeys(
 _OF_MESSAGES = dict.fromkeys(
     (*_CHOICES, "select_fraction", "rounds", "noise_ratio", "max_bits", "encoding", "fidelity")
 ) | {"honest_fraction": 1.0, "security": "none"}
-del _OF_MESSAGES["select"]
+del _OF_MESSAGES["select"], _OF_MESSAGES["phases"]
 """Options without a use there, by what they are where nobody gives them."""
 
 
@@ -118,9 +118,7 @@ def train_command(
         summary = train_compare.compared(*asked_for, every=others.every)
         output.present(summary, train_compare.print_report, train_compare.draw)
         return
-    for name, value in (("repeats", others.repeats), ("all", others.every or None)):
-        if value is not None:
-            raise ParameterError(name, value, "given with --compare")
+    refuse_given({"repeats": others.repeats, "all": others.every or None}, "given with --compare")
     seed = split_seed(host.checkpoint, host.resume, host.seed)
     split = Split.of(rows, trainer, problem.test_fraction, seed)
     if trust is not Trust.SHUFFLE or optimiser.mechanism is not None:
@@ -299,10 +297,12 @@ def _central(
         allowed = "bound with --trust central: a curator's algorithms rest on proven bounds"
         raise ParameterError("choose", trainer.choose, allowed)
     own = _of_mechanism(asked)
+    if asked.phases is not None:
+        own["phases"] = asked.phases
     if own and (select or mechanism == GRADIENT):
         allowed = "left out with --select and with --mechanism gradient"
         name, value = next(iter(own.items()))
-        raise ParameterError(_OPTIONS[name], value, allowed)
+        raise ParameterError(_OPTIONS.get(name, name), value, allowed)
     if select:
         return trainer.selected_by_curator(mechanism, n, select)
     if trainer.privacy.delta == 0 and mechanism == pure.SGD:

@@ -77,8 +77,9 @@ def test_blank_cells_are_told_apart_from_clipped_values(command, tmp_path):
     assert "100 users left a cell blank" in told  # what is listed is a category, not a blank
     items = ("--file", path, "--column", "region", "--epsilon", 8, "--seed", 3)
     assert "(blank)" in command("heavy-hitters", *items)
-    one = ("histogram", *asked, "--column", "region", "--method", "response")
-    assert "where cells are blank" in command(*one, code=2)
+    for method in ("response", "fixed-blanket"):
+        one = ("histogram", *asked, "--column", "region", "--method", method)
+        assert "where cells are blank" in command(*one, code=2)
 
 
 def test_two_columns_make_a_table_and_methods_are_named(command, visits):
