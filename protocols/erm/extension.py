@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from protocols.erm.balls import Values, dots, lengths, newton_over_ball
 from protocols.erm.objective import BLOCK, UNIT, Objective, gradient_rounding
 from protocols.erm.people import People
-from protocols.problems.domains import L2Ball
+from protocols.problems.domains import Domain, L2Ball
 from protocols.problems.loss import Loss
 from shuffle_sim.arrays import Floats, dense
 from shuffle_sim.data.persons import MOST_RECORDS
@@ -25,12 +25,13 @@ _SHARE = 1 / 50  # of the promised radius, for inner minimisers
 
 
 class ExtendedERM(Objective):
-    """mean_i h_i^{c,gamma}(w) + (ridge/2) ||w - centre||^2 over an l2 ball K.
+    """mean_i h_i^{c,gamma}(w) + (ridge/2) ||w - centre||^2 over a domain in an l2 ball K.
 
     h_i is the mean loss over person i's records. The gradient is that of the extension up to an
     error that is computed and in `rounding`.
 
     Attributes:
+        ball: K: the domain, or where it is none the ball around 0 that holds it.
         outside: how many persons had no slope of h_i within gamma of c, where it was last asked.
     """
 
@@ -39,7 +40,7 @@ class ExtendedERM(Objective):
         loss: Loss,
         people: People,
         ridge: float,
-        domain: L2Ball,
+        domain: Domain,
         centre: Floats,
         center: Floats,
         gamma: float,
@@ -52,7 +53,7 @@ class ExtendedERM(Objective):
             loss: smooth.
             people: their records.
             ridge: lambda, above 0; it is outside the extension.
-            domain: K.
+            domain: bounded.
             centre: of the ridge, (d,).
             center: c, (d,).
             gamma: above 0.
@@ -60,14 +61,13 @@ class ExtendedERM(Objective):
             most_records: no person has more; public.
 
         Raises:
-            ParameterError: a loss with kinks, or a domain that is no ball.
+            ParameterError: a loss with kinks.
         """
         beta = loss.smoothness()
         if beta is None:
             raise ParameterError("loss", loss, "smooth: its envelope, or another algorithm")
-        if not isinstance(domain, L2Ball):
-            raise ParameterError("domain", type(domain).__name__, "an L2Ball")
-        self.loss, self.domain, self.ball = loss, domain, domain
+        self.loss, self.domain = loss, domain
+        self.ball = domain if isinstance(domain, L2Ball) else L2Ball(domain.d, domain.radius)
         self.ridge = self.strong_convexity = positive("ridge", ridge)
         self.beta, self.smoothness = beta, beta + ridge
         self.centre, self.center = centre, center
@@ -78,7 +78,7 @@ class ExtendedERM(Objective):
         self._slope = loss.lipschitz(domain.radius) + gamma + float(np.linalg.norm(center))
         most = int(people.counts.max())
         each = gradient_rounding(most, self.d, self._slope, beta, 0.0, domain.radius)
-        self._hidden = 2 * domain.size * each  # of a person's delta, in doubles
+        self._hidden = 2 * self.ball.size * each  # of a person's delta, in doubles
         self._target = max(self.ridge * (_SHARE * radius) ** 2, self._hidden)
         self._ends = np.full((self.n, self.d), math.nan)
         self._known: tuple[bytes, Floats, float, float] | None = None
@@ -93,7 +93,7 @@ class ExtendedERM(Objective):
         return float(values.mean()) + self._looked(w)[2] + self.ridge / 2 * float(apart @ apart)
 
     def solved(self, w: Floats) -> Floats:
-        """Near the minimiser, from w: Newton's method over K.
+        """Near the minimiser over K, from w: Newton's method.
 
         Extensions have a crease along the border of K. A point next to it is moved onto it, where
         a multiple of the normal is a slope.

@@ -10,7 +10,7 @@ from protocols.erm.extension import ExtendedERM, valid_records
 from protocols.erm.objective import Objective
 from protocols.erm.people import People
 from protocols.erm.solver import certify, demand_radius, minimise
-from protocols.problems.domains import L2Ball
+from protocols.problems.domains import Domain
 from protocols.problems.loss import Loss
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.person_rows import PersonRows
@@ -19,13 +19,13 @@ from shuffle_sim.protocol.release import Sensitivity, Statistic, Total
 
 @dataclass(frozen=True)
 class ExtensionMinimiser(Statistic):
-    """argmin over K of mean_i h_i^{c,gamma} + (ridge/2) ||w - centre||^2, certified to alpha.
+    """argmin over a domain of mean_i h_i^{c,gamma} + (ridge/2) ||w - centre||^2, within alpha.
 
     Records that the loss's constants do not hold for count as a fixed one.
 
     Attributes:
         loss: of a record.
-        domain: K, an l2 ball.
+        domain: bounded; K of the extensions is it, or the ball around 0 that holds it.
         ridge: lambda.
         centre: of the ridge, (d,).
         center: c, (d,).
@@ -36,7 +36,7 @@ class ExtensionMinimiser(Statistic):
     """
 
     loss: Loss
-    domain: L2Ball
+    domain: Domain
     ridge: float
     centre: Floats
     center: Floats
@@ -59,8 +59,7 @@ class ExtensionMinimiser(Statistic):
         d, columns = self.centre.size, self.loss.columns(self.centre.size)
         persons = PersonRows(gathered(total), columns)
         people = People(valid_records(self.loss, d, persons.in_order), persons.counts)
-        ball = self.domain
-        wanted = self._objective(people)
+        wanted, ball = self._objective(people), self.domain
 
         def plain(objective: Objective) -> Floats:
             """Without the extension: near the minimiser, and it where equal persons are inside."""

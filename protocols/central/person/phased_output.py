@@ -14,6 +14,7 @@ import numpy as np
 
 from protocols.central.person.deletion_stability import demand_range, printed
 from protocols.central.person.extension_minimiser import ExtensionMinimiser
+from protocols.erm.solver.minimise import demand_exact
 from protocols.optimisation.acceleration import envelope_error
 from protocols.optimisation.centring import NEAR
 from protocols.optimisation.choices import Choices
@@ -21,7 +22,13 @@ from protocols.optimisation.phases import PhasedState, Step, Steps, halves
 from protocols.optimisation.search import least
 from protocols.optimisation.setting import Setting
 from protocols.problems.domains import L2Ball
-from protocols.problems.problem import Problem, demand, demand_bounded, demand_slope
+from protocols.problems.problem import (
+    Problem,
+    demand,
+    demand_bounded,
+    demand_diameter,
+    demand_slope,
+)
 from protocols.problems.smoothed import Smoothed
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.cohort import Cohort
@@ -80,10 +87,8 @@ class PhasedOutput(Steps, CentralAlgorithm[PhasedState], ABC):
             ParameterError: naming the parameter, its value and what is allowed.
         """
         demand(problem, privacy)
-        if not isinstance(problem.domain, L2Ball):
-            allowed = "an L2Ball; for others take AcceleratedPhasedERM or LinearTimePhasedSGD"
-            raise ParameterError("domain", type(problem.domain).__name__, allowed)
-        self._ball = problem.domain
+        demand_diameter(problem)
+        demand_exact(problem.domain)
         demand_slope(problem)
         self.smoothing, self._loss = smoothing, problem.loss
         if smoothing is not None:
@@ -93,6 +98,7 @@ class PhasedOutput(Steps, CentralAlgorithm[PhasedState], ABC):
         self.problem, self.privacy, self.n = problem, privacy, integer("n", n)
         self.phases = self.ridges = tuple(ridges)
         self.releases, self.mechanism, self.bound = integer("releases", releases), mechanism, bound
+        _demand_center(problem, releases)
         self.rounds, self.choices = self.releases * len(self.ridges), {}
         self.tau, self.contraction = tau, contraction
         for at, ridge in enumerate(self.ridges):
@@ -144,7 +150,7 @@ class PhasedOutput(Steps, CentralAlgorithm[PhasedState], ABC):
         exact = 2 * gamma / (strong * cohort.size)
         return ExtensionMinimiser(
             self._loss,
-            self._ball,
+            self.problem.domain,
             strong,
             np.asarray(ridge / strong * anchor),
             center,
@@ -172,8 +178,9 @@ class PhasedOutput(Steps, CentralAlgorithm[PhasedState], ABC):
     def calibrated_for(cls, setting: Setting, choices: Choices) -> Self:
         """With the smallest bound over ridges, phases and releases.
 
-        Over an l2 ball. With a ridge, the first phase takes no other one (Algorithms 5 and 6).
-        Kinks are rounded off by an envelope that adds a twentieth to the bound.
+        With a ridge, the first phase takes no other one (Algorithms 5 and 6). Over another domain
+        than an l2 ball a phase has one release. Kinks are rounded off by an envelope that adds a
+        twentieth to the bound.
         """
         n, problem, privacy = setting.n, setting.problem, setting.privacy
         demand_bounded(problem)
@@ -186,9 +193,10 @@ class PhasedOutput(Steps, CentralAlgorithm[PhasedState], ABC):
 
         noisy = ParameterError("n", n, "larger: the noise would be as large as the centers")
         counts = choices.grid("phases", range(1, MAX_PHASES + 1))
-        _, best = least(
-            bound, counts, choices.grid("releases", range(1, _MOST_RELEASES + 1)), otherwise=noisy
-        )
+        most = _MOST_RELEASES if isinstance(problem.domain, L2Ball) else 1
+        releases = choices.grid("releases", range(1, most + 1))
+        _demand_center(problem, max(releases))
+        _, best = least(bound, counts, releases, otherwise=noisy)
         least_bound, ridges, k, sigma, tau, a = found[best]
         beta = _envelope(problem, choices, least_bound)
         own: dict[str, Any] = {"ridges": ridges, "releases": k}
@@ -267,6 +275,13 @@ class PhasedOutput(Steps, CentralAlgorithm[PhasedState], ABC):
         own["smoothing"] = _envelope(problem, choices, G * R / math.sqrt(n * m))
         mechanism = Gaussian(constants.sigma / exact)
         return cls(problem=problem, n=n, privacy=privacy, mechanism=mechanism, **own)
+
+
+def _demand_center(problem: Problem, releases: int) -> None:
+    # A center is a slope with a normal of the domain; the extensions' ball has others.
+    if releases > 1 and not isinstance(problem.domain, L2Ball):
+        allowed = "1 over another domain than an L2Ball: a center rests on its normals"
+        raise ParameterError("releases", releases, allowed)
 
 
 def _envelope(problem: Problem, choices: Choices, bound: float) -> float | None:

@@ -7,7 +7,17 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from protocols import Box, DeletionStability, Hinge, L2Ball, Logistic, PhasedERM, PhasedSCO, Problem
+from protocols import (
+    Box,
+    DeletionStability,
+    Hinge,
+    L2Ball,
+    Logistic,
+    PhasedERM,
+    PhasedSCO,
+    Problem,
+    Simplex,
+)
 from protocols.central.person import deletion_stability
 from protocols.central.person.deletion_stability import StableMinimiser, printed
 from protocols.central.person.extension_minimiser import ExtensionMinimiser
@@ -16,7 +26,7 @@ from protocols.erm.erm import erm
 from protocols.erm.extension import ExtendedERM, valid_records
 from protocols.erm.people import People
 from protocols.erm.solver import certify, minimise
-from protocols.problems import Linear, MeanEstimation, OneVsRestHinge
+from protocols.problems import Intersection, Linear, MeanEstimation, OneVsRestHinge
 from protocols.problems.smoothed import Smoothed
 from shuffle_sim import ParameterError, Privacy, run
 from shuffle_sim.data.population import Unit
@@ -100,12 +110,13 @@ def test_where_slopes_are_near_the_extension_changes_nothing():
     assert tight.outside > 0
 
 
+BALL, OTHERS = L2Ball(2, 1.0), (Box(2, -0.4, 0.6), Simplex(2))
 ENDS = [np.full(3, 1e9), np.full(3, np.nan), [1, 0, 1], [1, 0, -1], [-1, 0, 1], [0, 1, 1]]
 
 
-def largest_move(share=1.0, center=(0.0, 0.0), gamma=0.2, ridge=1.0, n=4):
+def largest_move(share=1.0, center=(0.0, 0.0), gamma=0.2, ridge=1.0, n=4, place=BALL):
     """Over neighbours: the largest distance of computed minimisers over share times the bound."""
-    place, alpha = L2Ball(2, 1.0), 1e-3
+    alpha = 1e-3
     settings = ridge, np.zeros(2), np.asarray(center), gamma, alpha, n
     statistic = ExtensionMinimiser(Logistic(), place, *settings, 3)
     rest = persons(n - 1, 3)
@@ -125,6 +136,21 @@ def largest_move(share=1.0, center=(0.0, 0.0), gamma=0.2, ridge=1.0, n=4):
 @pytest.mark.parametrize("center", [(0.0, 0.0), (0.5, -0.3), (3.0, 0.0)])
 def test_a_replaced_person_moves_the_minimiser_as_stated(center):
     assert largest_move(center=center) <= 1
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("center", [(0.0, 0.0), (0.5, -0.3)])
+@pytest.mark.parametrize("place", OTHERS, ids=["box", "simplex"])
+def test_over_other_domains_a_replaced_person_moves_the_minimiser_as_stated(place, center):
+    """Each lies in the ball of the extensions; slopes are within gamma of the center, or not."""
+    for gamma in (0.2, 1.0):
+        assert largest_move(center=center, gamma=gamma, place=place) <= 1
+
+
+def test_over_a_box_the_sensitivity_is_attained():
+    reached = largest_move(ridge=2.0, place=Box(2, -1.0, 1.0))
+    assert 0.9 < reached <= 1
+    assert largest_move(share=0.9, ridge=2.0, place=Box(2, -1.0, 1.0)) > 1
 
 
 def test_the_sensitivity_is_attained_and_less_would_be_seen():
@@ -192,16 +218,17 @@ def test_invalid_records_count_as_a_fixed_one():
 
 @pytest.mark.parametrize("kind", [PhasedERM, PhasedSCO])
 @pytest.mark.parametrize("ridge", [0.0, 0.2])
-def test_runs_spend_what_was_asked_for_and_meet_their_bounds(kind, ridge):
+@pytest.mark.parametrize("domain", [L2Ball(2, 1.0), *OTHERS], ids=["ball", "box", "simplex"])
+def test_runs_spend_what_was_asked_for_and_meet_their_bounds(kind, ridge, domain):
     """Mean of 4 runs below the bound on the expectation."""
-    problem = Problem(Logistic(), L2Ball(2, 1.0), records=20, ridge=ridge)
+    problem = Problem(Logistic(), domain, records=20, ridge=ridge)
     made = kind.calibrated(n=300, problem=problem, privacy=PRIVACY)
     data = persons(300, 20)
     results = [run(made, data, seed=seed) for seed in range(4)]
     for result in results:
         assert result.unit is Unit.PERSON
         assert 1.9 < result.privacy.epsilon <= 2.0
-        assert np.linalg.norm(result.value) <= 1 + 1e-9
+        assert np.linalg.norm(result.value - domain.project(result.value)) <= 1e-9
     rows = data.reshape(-1, 3)
     exact = minimise(erm(Logistic(), rows, max(ridge, 1e-3), problem.domain), 1e-5).point
     gaps = [problem.risk(each.value, rows) - problem.risk(exact, rows) for each in results]
@@ -399,8 +426,11 @@ def test_what_they_cannot_have_is_refused():
         with pytest.raises(ParameterError, match="envelope"):  # a smooth loss needs none
             kind.calibrated(n=300, problem=problem, privacy=PRIVACY, smoothing=1.0)
         boxed = dataclasses.replace(problem, domain=Box(2, -1.0, 1.0))
-        with pytest.raises(ParameterError, match="L2Ball; for others take Acc"):
-            kind.calibrated(n=300, problem=boxed, privacy=PRIVACY)
+        with pytest.raises(ParameterError, match=r"releases = 2: .* L2Ball"):
+            kind.calibrated(n=300, problem=boxed, privacy=PRIVACY, releases=2)
+        cut = dataclasses.replace(problem, domain=Intersection(boxed.domain, L2Ball(2, 1.2)))
+        with pytest.raises(ParameterError, match=r"domain = 'Intersection': .*exact projections"):
+            kind.calibrated(n=300, problem=cut, privacy=PRIVACY)
         made = kind.calibrated(n=300, problem=problem, privacy=PRIVACY)
         with pytest.raises(ParameterError, match=r"data.*of persons"):
             run(made, persons(300, 1)[:, 0])
