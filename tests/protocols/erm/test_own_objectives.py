@@ -125,7 +125,7 @@ def robust(budget, domain=SPACES[0], ridge=0.3):
 @pytest.mark.parametrize("domain", SPACES, ids=["space", "ball"])
 @pytest.mark.parametrize("budget", BUDGETS, ids=lambda each: each.norm)
 @pytest.mark.full
-def test_any_point_and_width_bound_the_distance_to_the_minimiser(budget, domain):
+def test_any_point_and_width_bound_the_distance(budget, domain):
     """Against another solver, which has no certificate: a search by polls around each point."""
     risk, rng, tight = robust(budget, domain), np.random.default_rng(3), 0.0
     for seed in range(3):
@@ -181,7 +181,7 @@ def test_no_swap_moves_an_adversarial_hinge_minimiser_further(budget):
     ids=["softmax", "softmax-ball", "hinge", "hinge-ball"],
 )
 @pytest.mark.full
-def test_the_measured_excess_of_own_objectives_is_below_the_bound(kind, problem, own):
+def test_the_excess_of_own_objectives_is_below_the_bound(kind, problem, own):
     """20 seeds, six standard errors: a false alarm in 1e-5; a run exceeds a hundredth of it."""
     n, privacy = 1500, Privacy(1.0, 1e-6)
     rows = rows_of(n, 7, 3 * isinstance(problem.loss, Softmax))

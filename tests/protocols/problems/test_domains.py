@@ -170,7 +170,7 @@ def test_polytopes_of_known_projection():
         assert same.project(theta) == pytest.approx(box.project(theta), abs=1e-14)
 
 
-def test_power_a_point_that_is_feasible_and_not_nearest_is_refused(monkeypatch):
+def test_power_a_feasible_point_not_nearest_is_refused(monkeypatch):
     polytope = DOMAINS["polytope"]
     assert isinstance(polytope, Polytope)
     theta = np.array([3.0, 0.5, 0.1, -0.2])

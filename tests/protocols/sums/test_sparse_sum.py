@@ -143,7 +143,7 @@ def test_bad_parameters_are_refused(given, name):
 
 
 @pytest.mark.parametrize("fidelity", ["literal", "aggregate"])
-def test_the_kernel_is_chosen_by_the_coordinates_that_are_rotated(fidelity):
+def test_the_kernel_is_chosen_by_rotated_coordinates(fidelity):
     """Not by the few messages: the rotation is what takes time."""
     pytest.importorskip("numba")
     for d, kernel in ((1 << 14, "compiled"), (1 << 10, "numpy")):

@@ -20,7 +20,7 @@ def told(*words: object, folder: object = ".") -> dict:
 
 
 @pytest.mark.parametrize("phases", PHASES)
-def test_a_run_that_was_killed_goes_on_from_its_journal_and_budget(tmp_path, phases):
+def test_a_killed_run_goes_on_from_its_journal_and_budget(tmp_path, phases):
     told("budget", "create", "year", *ON[:2], "--epsilon", "3", folder=tmp_path)
     asked = "train", *ON, *PAN, *phases, "--checkpoint", "kept", "--budget", "year", "--report", "1"
     first = told(*asked, folder=tmp_path)
@@ -72,7 +72,7 @@ def test_it_is_audited():
         (("--mechanism", "output", "--phases", "2", "--moment", "4:1"), "in phases does not"),
     ],
 )
-def test_phases_that_a_curator_cannot_have_are_refused_in_a_line(given, why):
+def test_phases_a_curator_cannot_have_are_refused_in_a_line(given, why):
     done = command("train", "--table", "breast-cancer", "--trust", "central", *given)
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
     assert why in done.stderr

@@ -532,7 +532,7 @@ def test_killed_twenty_times_the_file_never_counts_too_little(tmp_path):
 # What it assumes
 
 
-def test_reports_chosen_by_answers_may_exceed_delta_and_the_budget_says_so(tmp_path):
+def test_reports_chosen_by_answers_may_exceed_delta(tmp_path):
     """Exact: randomised response of 0.01, then a pure report or a Gaussian one by its answer."""
     total, first = Privacy(1.0, 1e-3), PureEvent(0.01, "stated")
     made = Budget.create(tmp_path / "b", privacy=total, population="towns", users=N)

@@ -106,7 +106,7 @@ def test_bad_values_are_refused_before_any_draw():
     assert rng.bit_generator.state["state"]["state"] == before
 
 
-def test_noise_beyond_what_doubles_count_tells_nothing_of_the_integer():
+def test_noise_beyond_doubles_tells_nothing_of_the_integer():
     """At epsilon 1e-16 a 1 was rounded to multiples of 4, where a 0 is even."""
     rng, mechanism, fours = np.random.default_rng(0), DiscreteLaplace(1e-16), []
     for whole in (0.0, 1.0):

@@ -187,7 +187,7 @@ def test_the_exponential_has_its_law_and_a_tenth_less_is_seen():
         check_pmf(draws(1.8), law)
 
 
-def test_the_exponential_has_its_law_below_what_an_inverse_reaches():
+def test_the_exponential_has_its_law_at_tiny_sensitivities():
     """1/S is infinite for S of 1e-309; the better of two choices was drawn each time."""
     rng, mechanism = np.random.default_rng(3), Exponential(1.0)
     for scale in (1.0, 1e-300, 1e-309, 1e-320):

@@ -116,7 +116,7 @@ def test_a_sensitivity_ten_per_cent_too_small_is_caught():
 
 
 @pytest.mark.parametrize(("gamma", "center"), [(1e-14, 0.0), (1e-13, 0.0), (0.5, 1e11)])
-def test_scores_of_steps_that_doubles_round_move_no_further_than_stated(gamma, center):
+def test_scores_of_rounded_steps_move_as_stated(gamma, center):
     rng, n = np.random.default_rng(5), 5000
     ball = L2Ball(1, 1.0, center)
     score = GridScore(Clipped(Logistic(), 1.0), ball, net(ball, 0.05), ball.center, 0.5, n, gamma)

@@ -200,7 +200,7 @@ def test_a_row_that_refutes_convexity_adds_nothing():
 
 
 @pytest.mark.parametrize("k", [2.0, 3.0, 6.0])
-def test_the_bias_of_a_scaled_loss_is_at_most_the_factor_times_the_clips(k):
+def test_the_bias_of_a_scaled_loss_is_factor_times_clips(k):
     loss, clip = Softmax(3, math.inf), 1.0
     for ratio in (1.5, 4.0, WIDTH):
         beta = ratio * 0.25 * clip**2
@@ -302,7 +302,7 @@ def test_fixed_steps_are_few_and_end_where_certified_ones_do():
     assert problem.risk(result.value, rows) < problem.risk(problem.origin, rows)
 
 
-def test_what_rests_on_an_author_is_said_and_what_cannot_be_is_refused():
+def test_what_rests_on_an_author_is_said_or_refused():
     own = HeavyTailedERM.calibrated(
         n=500, problem=problem_of(Joint(), 4), privacy=PURE, moments=MOMENTS
     )

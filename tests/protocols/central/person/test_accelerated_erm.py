@@ -182,7 +182,7 @@ def guarded(radius):
     return AcceleratedPhasedERM(problem=PROBLEM, n=60, privacy=privacy, phases=(phase,))
 
 
-def test_what_a_phase_costs_does_not_follow_from_where_its_guard_stops(tmp_path):
+def test_a_phase_costs_the_same_wherever_its_guard_stops(tmp_path):
     made, data = guarded(0.5), persons(60)
     (phase,) = made.phases
     whole = run(made, data, seed=1)

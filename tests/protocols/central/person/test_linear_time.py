@@ -45,7 +45,7 @@ def statistic(loss, points=8, group=2, eta=0.3, smoothing=None):
     return GroupedDescent(slopes, L2Ball(D, 1.0), start, eta, 0.1, group, mean)
 
 
-def test_what_doubles_round_is_in_the_sensitivity_of_a_tiny_radius():
+def test_roundings_are_in_the_sensitivity_of_a_tiny_radius():
     rows, moved = np.tile(persons(1), (200, 1, 1)), []
     other = rows.copy()
     other[0, :, :D] *= -1
@@ -308,7 +308,7 @@ def test_without_removal_a_person_moves_a_pass_by_two_eta_l_m():
     assert plain_move(share=0.9) > 1  # a tenth less would be seen
 
 
-def test_what_doubles_round_is_in_the_sensitivity_of_a_tiny_step():
+def test_roundings_are_in_the_sensitivity_of_a_tiny_step():
     """Above 1 a double is coarser than below: one path stays where it is, the other goes on."""
     rows, ends = np.zeros((2000, 1, 2)), []
     rows[:, 0, 0] = 0.9

@@ -141,7 +141,7 @@ def test_a_replaced_person_moves_the_minimiser_as_stated(center):
 @pytest.mark.full
 @pytest.mark.parametrize("center", [(0.0, 0.0), (0.5, -0.3)])
 @pytest.mark.parametrize("place", OTHERS, ids=["box", "simplex"])
-def test_over_other_domains_a_replaced_person_moves_the_minimiser_as_stated(place, center):
+def test_over_other_domains_minimisers_move_as_stated(place, center):
     """Each lies in the ball of the extensions; slopes are within gamma of the center, or not."""
     for gamma in (0.2, 1.0):
         assert largest_move(center=center, gamma=gamma, place=place) <= 1
