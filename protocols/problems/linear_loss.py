@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.problems.loss import ROUNDING, Loss, refuse_rows
-from shuffle_sim.arrays import Floats, Scaled, Values, lengths
+from shuffle_sim.arrays import Floats, Scaled, Values, dense, lengths
 from shuffle_sim.errors import ParameterError, positive
 from shuffle_sim.protocol.base import check_rows
 from shuffle_sim.sampling.kernels import margins_and_norms
@@ -203,6 +203,24 @@ class LinearLoss(Loss):
                 given = margins, labels, np.full(_GRID, width), 1.0
                 apart = np.abs(self.prox(*given) - LinearLoss.prox(self, *given))
                 yield ~(apart <= 1e-9 * (1 + steepest)), "of a prox that solves its equation"
+        yield from self._of_rows(margins, labels, slopes, values)
+
+    def _of_rows(
+        self, margins: Floats, labels: Floats, slopes: Floats, values: Floats
+    ) -> Iterator[_Refuted]:
+        """Where what is computed of rows of one feature is not of their margins."""
+        rows = np.column_stack([margins / margins[-1] * min(self.features, 1.0), labels])
+        theta, near = margins[-1:] / rows[-1, 0], 1e-9 * margins[-1]
+        before, after = (self.derivative(margins + each, labels) for each in (-near, near))
+        kinks = after - before > 1e-6 * (1 + np.abs(slopes).max())  # there margins are rounded
+        thetas = np.tile(theta, (len(rows), 1))
+        for found in (self.gradients(theta, rows), self.gradients_at(thetas, rows)):
+            apart = np.abs(dense(found)[:, 0] - slopes * rows[:, 0])
+            close = kinks | (apart <= 1e-6 * (1 + np.abs(slopes).max()))
+            yield ~close, "of gradients that are its derivative times the features"
+        for each in (self.values(theta, rows), self.values_at(thetas, rows)):
+            apart = np.abs(each - values)
+            yield ~(apart <= 1e-6 * (1 + np.abs(values).max())), "of values that are of the margins"
 
     def columns(self, d: int) -> int:
         return d + 1

@@ -243,9 +243,24 @@ class Drawn(Logistic):
         return (1 - 1e-6 * rng.random(len(margins))) * super().derivative(margins, labels)
 
 
-@pytest.mark.parametrize(
-    "loss", [Steeper(), Kinked(), Wavy(), Flatter(), Normed(), Drawn()], ids=name
-)
+class Lengthened(Logistic):
+    """Whose rows have ten times the gradients of their margins."""
+
+    def gradients(self, theta, rows, smoothing=None):
+        return 10 * dense(super().gradients(theta, rows, smoothing))
+
+
+class Valued(Logistic):
+    """Whose rows have ten times the values of their margins: tilted risks weigh by values."""
+
+    def values(self, theta, rows):
+        return 10 * super().values(theta, rows)
+
+
+OWN = Steeper(), Kinked(), Wavy(), Flatter(), Normed(), Drawn(), Lengthened(), Valued()
+
+
+@pytest.mark.parametrize("loss", OWN, ids=name)
 @pytest.mark.parametrize("wrap", [lambda loss: loss, Weighted, lambda loss: Grouped(loss, 2)])
 def test_what_is_not_of_its_derivative_is_refused(loss, wrap):
     with pytest.raises(ParameterError, match=name(loss)):
