@@ -90,6 +90,7 @@ class ClippedDescent(Unbounded[AverageState]):
         times = [t for t in _TIMES.tolist() if t <= n]
         if wanted is not None:
             times = [integer("rounds", wanted, 1, n)]
+        # At k = infinity G_k bounds every gradient: a clip there has no bias.
         clips = moments.root * _CLIPS if math.isfinite(moments.k) else np.array([moments.gk])
         if clip is not None:
             clips = np.array([positive("clip", clip)])
@@ -97,10 +98,12 @@ class ClippedDescent(Unbounded[AverageState]):
         units = {t: 2 / cls.batch(n, t) * cls.noise(privacy, d, t).spread(d) for t in times}
 
         def length(t: int, clip: float) -> float:
+            # A clipped gradient has the second moment G_2^2, not C^2.
             return math.sqrt(moments.root**2 + (clip * units[t]) ** 2)
 
         def bound(t: int, clip: float) -> float:
             gap: float = problem.domain.diameter * moments.bias(clip)
+            # R^2/(2 eta T) + eta L_G^2/2 at the best eta is R L_G/sqrt(T).
             return gap + problem.reach * length(t, clip) / math.sqrt(t)
 
         gap, (t, clip) = least(bound, times, clips.tolist())
@@ -130,6 +133,7 @@ class ClippedDescent(Unbounded[AverageState]):
         theta = self.problem.domain.project(state.theta - self.eta * gradient)
         if not np.isfinite(theta).all():
             raise DivergedError(state.round)
+        # T - floor(T/2) rounds, as many as `result` divides by.
         late = state.round + 1 > self.rounds // 2
         return AverageState(state.round + 1, theta, state.total + theta * late)
 

@@ -57,6 +57,7 @@ class ClippedMinimiser(Statistic):
         beta, whole = self.surrogate.smoothing, self.strong + self.ridge
         objective = ProximalObjective(
             domain=self.domain,
+            # Both quadratics as one, up to a constant: whole/2 ||w - (strong/whole) theta||^2.
             center=np.asarray(self.strong / whole * self.theta),
             strong=whole,
             lipschitz=self.surrogate.clip,
@@ -72,6 +73,7 @@ class ClippedMinimiser(Statistic):
     @property
     def sensitivity(self) -> Sensitivity:
         """2 C/(lambda m) + 2 tau."""
+        # As planned, without the ridge: with it the shift is smaller.
         value = 2 * self.surrogate.clip / (self.strong * self.users) + 2 * self.tau
         if self.steps is None:
             proof = (
@@ -107,4 +109,5 @@ class ClippedMinimiser(Statistic):
         eta = 2 / (objective.smoothness + 2 * objective.strong)
         slope = objective.lipschitz + objective.strong * far
         stray = math.sqrt(self.domain.slack(eta * slope)) / (eta * objective.strong)
+        # Each step is off by eta e and contracts by 1 - eta lambda: together e/lambda at most.
         return (2 * error + 4 * UNIT * far / eta) / objective.strong + stray

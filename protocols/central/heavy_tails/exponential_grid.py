@@ -50,6 +50,7 @@ def net(domain: Domain, step: float) -> Floats:
     axis = step * np.arange(-half, half + 1)
     points = np.stack(np.meshgrid(*[axis] * domain.d), axis=-1).reshape(-1, domain.d)
     points = points + domain.center
+    # Points on the border stay, whatever their projection rounds; the net is public either way.
     inside = [float(np.linalg.norm(domain.project(each) - each)) <= 1e-12 for each in points]
     return np.asarray(points[np.array(inside)])
 
@@ -182,5 +183,6 @@ class ExponentialGrid(Steps, PureUnbounded[PhasedState]):
         if self.step is not None:
             return self.step
         d, domain = self.problem.d, self.problem.domain
+        # As fine as noise lets scores tell points apart: step (lambda + H) = C d/(epsilon m).
         fine = phase.clip * d / (self.privacy.epsilon * phase.users)
         return max(fine / (phase.strong + self.curvature), domain.diameter / _COARSEST.get(d, 60))

@@ -148,6 +148,7 @@ class HeavyTailedERM(Steps, PureUnbounded[PhasedState]):
         if used > self.n:
             raise ParameterError("phases", used, f"of at most n = {self.n} users together")
         for phase in self.phases:
+            # Made only to be refused where its tau cannot be certified, before any data.
             self._statistic(phase, self.problem.origin)
 
     @classmethod
@@ -226,6 +227,7 @@ class HeavyTailedERM(Steps, PureUnbounded[PhasedState]):
         if phase.smoothing is None:
             raise ParameterError("smoothing", None, "given: the step of descent rests on it")
         eta = 2 / (phase.smoothing + 2 * strong)
+        # Descent starts within C/lambda of the minimiser, and e^(-eta lambda S) C/lambda <= tau.
         return math.ceil(math.log(max(math.e, phase.clip / (strong * phase.tau))) / (eta * strong))
 
     def _mechanism(self) -> NoiseMechanism:
@@ -263,6 +265,7 @@ class PilotedERM(Then, HeavyTailedERM):
         n, d = self.n - self.pilot, self.problem.d
         released = np.asarray(results[0], np.float64)
         tails = Tails(released, self.pilot, self.privacy.epsilon, self.scale)
+        # Moments for the form's sake: `phases_by_pilot` takes those of the histogram.
         phasing = _phasing(self.problem, n, self.privacy, self.noise, Moments(2, 1.0))
         phases = tuple(
             _smoothed(phase, self.problem, self.solver)
@@ -291,6 +294,7 @@ def _provable(phase: HeavyTailedPhase, problem: Problem) -> HeavyTailedPhase:
     made = ProximalObjective(
         problem.domain, problem.origin, strong, phase.clip, smooth, phase.users
     )
+    # `budget` refuses less than twice what is hidden; a quarter to spare.
     return replace(phase, tau=max(phase.tau, 2.5 * made.hidden))
 
 
@@ -325,5 +329,6 @@ def _phasing(problem: Problem, n: int, privacy: Privacy, noise: str, moments: Mo
     if noise == "discrete":
         law = NoiseSize.by_spread(GridLaplace(privacy.epsilon, problem.d).spread(problem.d))
     widened = 1.0 if clips_to_convex(problem.loss) else widening(WIDTH)
+    # The ridge cancels in all terms but the last, where a distance costs its slope ("Phases").
     slope = problem.ridge * problem.domain.radius
     return Phasing(n, law, moments, problem.reach, slope, widened)

@@ -64,11 +64,13 @@ def phases_by_pilot(tails: Tails, setting: Phasing, d: int) -> tuple[HeavyTailed
     The bound holds for the estimated moments, not for the true ones. An unlucky clip costs
     accuracy, never privacy.
     """
+    # Moments of min(A, C) at the clip of all users: bins beyond it are mostly noise.
     lowest = tails.place(integer("n", setting.n), d)
     root = math.sqrt(tails.moment(2, lowest))
     setting = Phasing(
         setting.n,
         setting.noise,
+        # G_1 <= G_2, whatever the noise says.
         Moments(2, root, root, min(root, tails.moment(1, lowest))),
         setting.reach,
         setting.slope,

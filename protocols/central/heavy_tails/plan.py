@@ -85,6 +85,7 @@ class NoiseSize:
     @classmethod
     def by_spread(cls, spread: float) -> "NoiseSize":
         """Of a root mean square alone: Jensen and Markov."""
+        # Markov: the square exceeds spread^2/0.15 with probability 0.15 at most.
         return cls(spread, spread**2, spread / math.sqrt(0.15))
 
 
@@ -134,6 +135,7 @@ def _bound(
     g1 = setting.moments.mean if mean is None else mean
     g2 = setting.moments.root if root is None else root
     shifts = 2 * clips / (strong * users) + 2 * taus
+    # Noise has mean zero, so its product with the solver's error vanishes.
     squares = setting.noise.square * shifts**2 + taus**2
     total = strong[0] * setting.reach**2 / 2 + (strong[1:] / 2 * squares[:-1]).sum(axis=0)
     fitted = (g1**2 + g2**2) / (strong * users) + biases**2 / (2 * strong) + g2**2 / (2 * betas)
@@ -151,6 +153,7 @@ def likely_bound(phases: tuple[HeavyTailedPhase, ...], setting: Phasing) -> floa
     radius = 0.0
     for index, phase in enumerate(phases):
         if index:
+            # An aggregate is within 3 r of the minimiser ("High probability").
             total += phase.strong * (3 * radius) ** 2 / 2
         if phase.smoothing is not None:
             total += setting.moments.root**2 / (2 * phase.smoothing)
@@ -161,6 +164,7 @@ def likely_bound(phases: tuple[HeavyTailedPhase, ...], setting: Phasing) -> floa
 def _radius(setting: Phasing, phase: HeavyTailedPhase) -> float:
     """r: of a block around the phase's minimiser, with probability 0.7."""
     moments = setting.moments
+    # Chebyshev: m gradients' mean is farther off with probability 0.15; the noise with 0.15 more.
     fitted = moments.root / math.sqrt(0.15 * phase.users)
     fitted += setting.widened * moments.bias(phase.clip)
     return fitted / phase.strong + phase.sensitivity * setting.noise.quantile + phase.tau
@@ -175,6 +179,7 @@ def blocks_for(failure: float, phases: int = 10, share: float = _MAJORITY) -> in
         share: p, with which a block is good.
     """
     real("failure", failure, 0.0, 1.0, closed=(False, False))
+    # KL(1/2 || p); by Chernoff e^(-J KL) bounds that half of J blocks are bad.
     apart = -0.5 * math.log(4 * share * (1 - share))
     return math.ceil(math.log(phases / failure) / apart)
 
@@ -238,6 +243,7 @@ def best_phases(
 
     def value(count: int, ratio: float, shrink: float) -> float | None:
         each = sizes(setting.n, count, shrink, blocks)
+        # One phase has neither ratio nor shares: it is tried once.
         alike = count == 1 and (ratio, shrink) != (RATIOS[0], SHRINKS[0])
         if alike or not min(each):
             return None
@@ -268,6 +274,8 @@ def _clips(setting: Phasing, case: Case) -> Clips:
         clips = np.empty_like(case.strong)
         squares = case.strong[1:] / 2 * noise.square * (per_clip[:-1] * unit) ** 2
         squares = squares + case.strong[1:] / 2 * (ACCURACY * per_clip[:-1] * unit) ** 2
+        # The root of 2 a c = (2k - 2) b c^-(2k-1), b the bias; below, of a linear noise in place of
+        # a c^2.
         clips[:-1] = unit * (power * bias[:-1] / squares) ** (1 / (2 * moments.k))
         linear = (moments.mean + setting.slope) * noise.mean * per_clip[-1] * unit
         clips[-1] = unit * (2 * power * bias[-1] / linear) ** (1 / (2 * power + 1))
@@ -306,6 +314,7 @@ def _clips_likely(setting: Phasing, case: Case) -> Clips:
         clips = np.full_like(case.strong, moments.gk)
     else:
         power = moments.k - 1
+        # The root of slope = (k - 1) tail^(k-1)/(lambda C^k), where r is least.
         clips = moments.tail * (power / (case.strong * slope * moments.tail)) ** (1 / moments.k)
     radius = (moments.root / np.sqrt(0.15 * case.users) + _biases(setting, clips)) / case.strong
     radius = radius + slope * clips

@@ -111,6 +111,8 @@ class PopLocalize(Steps, PureUnbounded[PhasedState]):
             allowed = f"at most half of the users ({self.n}): each block needs one"
             raise ParameterError("blocks", blocks, allowed)
         epsilon, d, power = privacy.epsilon, problem.d, 1 - 1 / moments.k
+        # Algorithm 1: r_1 = G_k (d/(m_1 epsilon))^(1-1/k) + G_2/sqrt(m_1), lambda_1 = (r_1/R)
+        # sqrt(32 * 8/7).
         rate = moments.gk * (d / (self.sizes[0] * epsilon)) ** power
         rate += moments.root / math.sqrt(self.sizes[0])
         printed = rate / problem.reach * math.sqrt(32 * 8 / 7)
@@ -157,6 +159,7 @@ class PopLocalize(Steps, PureUnbounded[PhasedState]):
         if not self.tight:
             if second:
                 return Stage(unit / 6, 6 * unit / epsilon)
+            # 6 where 4 would do, and 100 zeta d with zeta = 3: printed (theory, Heavy tails, E9).
             return Stage(unit, 6 * unit / epsilon, 300 * d * unit / epsilon)
         tau = ACCURACY * 2 * unit
         scale = (2 * unit + 2 * tau) / epsilon
@@ -174,6 +177,7 @@ class PopLocalize(Steps, PureUnbounded[PhasedState]):
         stage = self.stage(at, anchor is not None)
         first = sum(self.sizes[:at]) * self.blocks + len(step.released) // self.stages * users
         statistic = self._statistic(at, self._domain(at, anchor), step.theta, stage.tau)
+        # The scale is printed; the rate is what it is worth at the sensitivity proven here.
         rate = statistic.sensitivity.value / stage.scale
         noise = L2Laplace(rate, self.problem.d)
         return Release.of(Cohort.of(first, first + users), statistic, noise)
@@ -199,6 +203,8 @@ class PopLocalize(Steps, PureUnbounded[PhasedState]):
         try:
             for anchor in (None, start)[: self.stages]:
                 tau = self.stage(phase, anchor is not None).tau
+                # A quarter: in a run the centres may lie where doubles round more than at the
+                # origin.
                 self._statistic(phase, self._domain(phase, anchor), start, tau / 4)
         except ParameterError as error:
             if error.parameter == "tau":

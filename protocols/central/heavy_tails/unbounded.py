@@ -74,6 +74,7 @@ def check_shape(problem: Problem, rows: NDArray[Any], n: int) -> None:
             allowed = "labelled -1 or +1 (last column)"
             raise ParameterError(f"data[{first}]", WITHHELD, allowed)
     if isinstance(problem.loss, MultiClass):
+        # Rows that are not finite add nothing, so their label is not looked at: 0 is a class.
         problem.loss.check_labels(np.where(np.isfinite(rows).all(axis=1), rows[:, -1], 0.0))
 
 
@@ -84,5 +85,6 @@ def aggregate(outputs: tuple[Floats, ...]) -> Floats:
     """
     points = np.stack(outputs)
     apart = np.linalg.norm(points[:, None] - points[None], axis=2)
+    # A point is its own nearest, at place 0.
     middle = np.sort(apart, axis=1)[:, len(points) // 2]
     return np.asarray(points[int(np.argmin(middle))])

@@ -172,11 +172,13 @@ class AcceleratedPhasedERM(PhaseChain, CentralAlgorithm[PhasedState]):
         after = super().update(state, estimate)
         if after.phase == state.phase:
             return after
+        # A phase begins with a count of 0, but a guard is named by its place in the whole run.
         return replace(after, inner=replace(after.inner, releases=state.inner.releases + 1))
 
     def _point(self, at: int, state: AcceleratedStep) -> Floats:
         """Where the next gradient is asked for."""
         phase = self.phases[at]
+        # There theta_md = theta_ag, as a_1 = 1: coarse rounds look where the first step will ask.
         if state.round < phase.centring.coarse or state.stage == len(phase.schedules):
             return state.inner.aggregate
         return phase.schedules[state.stage].middle(state.inner)
@@ -192,6 +194,8 @@ class AcceleratedPhasedERM(PhaseChain, CentralAlgorithm[PhasedState]):
         if removal is not None:
             asked = query, removal.mean, self.problem.lipschitz
             if not state.passed:
+                # The threshold's noise is drawn once for a phase ("Guarded releases"): later
+                # queries name the release that drew it.
                 return Release.of(phase.cohort, FriendlyScore(*asked), removal.guard, state.opened)
             return Release.of(phase.cohort, FriendlyGradient(*asked), phase.mechanism)
         statistic = CenteredMean(query, state.radius, phase.cohort.size)
@@ -209,13 +213,17 @@ class AcceleratedPhasedERM(PhaseChain, CentralAlgorithm[PhasedState]):
                 return replace(state, releases=releases, over=True)
             opened = state.releases if state.opened is None else state.opened
             return replace(state, releases=releases, opened=opened, passed=True)
+        # The center of the round that was asked; the next one is set below.
         mean = np.asarray(estimate, np.float64) + state.center
         moving, stage = state.inner, state.stage
         if state.round >= phase.centring.coarse:
+            # Ridges are public: outside the clip they cost nothing, inside they would lengthen what
+            # is cut.
             ridges = self.problem.ridge * point + phase.ridge * (point - state.anchor)
             moving = phase.schedules[stage].step(moving, mean + ridges, self.problem.domain)
             if moving.round == phase.schedules[stage].rounds:
                 stage += 1
+                # A restart: the next schedule's steps are for half the distance.
                 moving = AcceleratedState(0, moving.aggregate, moving.aggregate)
         after = replace(
             state,
@@ -228,6 +236,7 @@ class AcceleratedPhasedERM(PhaseChain, CentralAlgorithm[PhasedState]):
         )
         if after.over or phase.removal is not None:
             return after
+        # Persons' gradients move by beta times this at most: the next radius has room for it.
         moved = float(np.linalg.norm(self._point(at, after) - point))
         center, radius = phase.centring.following(mean, state.radius, moved)
         return replace(after, center=center, radius=radius)
@@ -254,6 +263,7 @@ class AcceleratedPhasedERM(PhaseChain, CentralAlgorithm[PhasedState]):
         tried = choices.grid("phases", range(1, MAX_PHASES + 1))
         center = choices["center"]
         one_of("center", center, CENTERS, None)
+        # Removal takes thousands of persons for its margins: by name only.
         centers = CENTERS[:2] if center is None else (center,)
         beta = choices["smoothing"]
         envelopes = smoothings(setting) if beta is None else [positive("smoothing", beta)]

@@ -88,6 +88,8 @@ def planned(
         size = min(most, MAX_POINTS) if center == "removed" else most
         ridge = base * growth**at
         strong = ridge + problem.ridge
+        # The start is the ridge's centre: the slope there is L at most, so the minimiser is within
+        # L/strong.
         near = min((L / strong) ** 2, problem.domain.diameter**2)
         key = size, ridge, center, smoothing
         if key not in made:
@@ -96,9 +98,12 @@ def planned(
         if found is None:
             return None
         phase, left = found
+        # The ridge at the distance that the phase before left, and 2 L^2/(lambda n m) for new
+        # records.
         bound += ridge / 2 * before + 2 * L**2 / (strong * size * m)
         phases.append(replace(phase, cohort=Cohort.of(start, start + size)))
         before, start = left, start + size
+    # Jensen: the mean distance is at most the root of the mean square.
     return bound + L * math.sqrt(before), tuple(phases)
 
 
@@ -122,9 +127,12 @@ def _phase(
     """The phase, and a bound of the squared distance from its minimiser that it leaves."""
     problem = setting.problem
     strong, beta = ridge + problem.strong_convexity, problem.planned_smoothness(smoothing) + ridge
+    # With 2 beta R^2/T^2 for the gap, 2 gap/strong is R^2/4: a stage halves the distance.
     steps = math.ceil(math.sqrt(16 * beta / strong))
     spread = None
     if center == "carried":
+        # Where persons answer again, a probability p becomes e^epsilon p at most ("Radii"): u pays
+        # for it.
         rare = float(scipy.special.ndtr(-_DEVIATIONS)) * math.exp(-setting.privacy.epsilon)
         given = Choices({"deviations": -float(scipy.special.ndtri(rare))})
         (spread,) = Spread.tried(setting, given, size)
@@ -168,11 +176,15 @@ def _clipping(
         reach = min(problem.domain.diameter, 2 * R)
         radius = problem.lipschitz
         if centring.carried:
+            # theta_md moves by a_t |theta_t - theta_{t-1}| + a_{t+1} |theta_t - theta_ag|, a_t =
+            # 2/(t + 1).
             radii = centring.radii(4 * reach / (t[:-1] + 1))
+            # The proof of AC-SA weights a round's squared noise by t^2.
             radius = float(np.linalg.norm(t * radii) / np.linalg.norm(t))
         sigma = math.sqrt(unit) * radius
         schedules.append(Schedule(steps, beta, max(sigma, 1e-12), R))
         gap = gap_of(steps, beta, sigma, R) + bias * problem.domain.diameter
+        # ||x - x*||^2 <= 2 gap/strong.
         squared = min(squared, 2 * gap / strong)
     mechanism = Gaussian.calibrated(setting.privacy, rounds)
     everyone = Cohort.of(0, size)
@@ -185,6 +197,8 @@ def _removing(
     """With the friendly mean; None where there are too few persons."""
     problem = setting.problem
     strong = ridge + problem.strong_convexity
+    # McDiarmid for all persons at once ("Radii"); two of them may lie on opposite sides of the
+    # mean.
     apart = problem.spread * (1 + math.sqrt(2 * math.log(size / _FAIL)))
     try:
         removal = Removal.calibrated(setting.privacy, size, stages * steps, 2 * apart)

@@ -62,15 +62,20 @@ class ChainedMean(Mechanism[Floats]):
             reach: rho_0, within which all points surely are.
             spread: tau, how far from their mean points are nearly always.
         """
+        # A standard Gaussian vector is longer with probability FAIL at most (theory, "Radii").
         long = math.sqrt(d) + math.sqrt(2 * math.log(1 / FAIL))
         best: tuple[float, tuple[float, ...]] = (math.inf, ())
         for rounds in range(1, MAX_ROUNDS + 1):
+            # Noise of a round over its radius: sensitivity 2 rho/C, and sigma sqrt(rounds), as the
+            # squares of mu add up.
             a = 2 * total * math.sqrt(rounds) / points * long
+            # Radii tend to tau/(1 - a), and a grows with the rounds: more of them do not help.
             if rounds > 1 and a >= MAX_CONTRACTION:
                 break
             ratios = [1.0]
             for _ in range(rounds - 1):
                 ratios.append(min(ratios[-1], spread / reach + a * ratios[-1]))
+            # Only the last round's noise is left in the result.
             best = min(best, (math.sqrt(rounds) * ratios[-1], tuple(ratios)))
         return cls(points, best[1], total)
 
@@ -90,6 +95,8 @@ class ChainedMean(Mechanism[Floats]):
             raise ParameterError("value", f"of shape {rows.shape}", allowed)
         center, each = np.zeros(rows.shape[1]), math.sqrt(len(self.ratios)) * self.noise_multiplier
         for ratio in self.ratios:
+            # The radius is half of the sensitivity: two rows of that length are one sensitivity
+            # apart.
             mean = clipped(rows - center, ratio * sensitivity / 2).mean(axis=0)
             noise = each * ratio * sensitivity / self.points * rng.standard_normal(center.size)
             center = center + (mean + noise)  # what this rounds follows from what is private
@@ -100,4 +107,5 @@ def clipped(rows: Floats, radius: float) -> Floats:
     """Rows shortened to a radius; what is not finite is 0."""
     kept = np.where(np.isfinite(rows).all(axis=1, keepdims=True), rows, 0.0)
     lengths = np.hypot.reduce(kept, axis=1, keepdims=True)  # does not overflow
+    # Within the radius the factor is 1 exactly: such a row keeps its bits.
     return np.asarray(kept * (radius / np.maximum(lengths, radius)))

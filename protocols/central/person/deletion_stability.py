@@ -74,6 +74,7 @@ class StableMinimiser(Statistic):
         if len(rows) < self.persons:  # the check of the first row
             return np.zeros(1 + domain.d)
         data = [
+            # np.resize repeats records in turn; of a person without any it makes zeros.
             valid_records(self.loss, domain.d, np.resize(each.in_order, (self.records, columns)))
             for each in (PersonRows(row[None], columns) for row in rows)
         ]
@@ -134,6 +135,8 @@ def printed(privacy: Privacy, n: int, m: int, G: float, mu: float, fail: float) 
     """
     demand_range(privacy)
     epsilon, delta = privacy.epsilon, privacy.delta
+    # epsilon and delta of the test as Algorithm 1 has them; `spread` and `stability` are of
+    # Corollary 3.7.
     half, part = epsilon / 2, delta / (math.exp(epsilon) + 2)
     kappa = math.ceil(1 + math.log(1 / part) / half)
     r = 4 * kappa
@@ -232,6 +235,8 @@ class DeletionStability(Optimiser[Floats | None], CentralAlgorithm[Floats | None
         K, strong = mechanism.largest, positive("ridge", problem.ridge)
         if n <= 2 * K + 1:
             raise ParameterError("n", n, f"above 2 K + 1 = {2 * K + 1}: so many are removed")
+        # McDiarmid for all n persons at once ("Radii"); the width is then that of
+        # `certified_width`.
         gamma = problem.spread * (1 + math.sqrt(2 * math.log(n / FAIL)))
         width = 2 * (2 * K + 1) * gamma / (strong * (n - 2 * K - 1))
         width = positive("width", choices.get("width", width))

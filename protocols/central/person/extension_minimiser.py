@@ -64,6 +64,7 @@ class ExtensionMinimiser(Statistic):
         def plain(objective: Objective) -> Floats:
             """Without the extension: near the minimiser, and it where equal persons are inside."""
             flat = erm(self.loss, people.records, self.ridge, ball, self.centre)
+            # A quarter leaves room for the extension's own certificate at that point.
             near = minimise(flat, self.alpha / 4).point
             return near if certify(wanted, near).radius <= self.alpha else wanted.solved(near)
 
@@ -77,6 +78,7 @@ class ExtensionMinimiser(Statistic):
         """
         nobody = np.zeros((1, self.loss.columns(self.centre.size)))
         objective = self._objective(People(nobody, np.ones(1, int)))
+        # What doubles round follows from n and the constants: one record of zeros stands for any.
         objective.n = self.users
         demand_radius(self.alpha, objective.least_radius)
 

@@ -19,6 +19,7 @@ class Gathered:
 
     def __call__(self, rows: Floats) -> Floats:
         """One list of one array, as an array of objects."""
+        # Filled by hand: np.array([rows], object) would take the rows apart into numbers.
         found: NDArray[np.object_] = np.empty(1, object)
         found[0] = [np.asarray(rows if self._value is None else self._value(rows))]
         return cast(Floats, found)  # a `Part` gives floats; lists are added as they are

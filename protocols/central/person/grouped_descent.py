@@ -60,17 +60,22 @@ class GroupedPass(Statistic):
         domain = self.domain
         with np.errstate(all="ignore"):  # records may be anything
             for t in range(lengths.max()):
+                # A slice copies nothing; marks serve once some groups are through.
                 whole = t < lengths.min()
                 going: slice | Marks = slice(None) if whole else t < lengths
+                # Before the step: the radius eta L sqrt(T/3) is of the average of x_0 to x_{T-1}
+                # ("Linear time").
                 sums[going] += theta[going]
                 slopes = dense(self.slopes.each(theta[going], records[starts[going] + t]))
                 after = theta[going] - self.eta * (slopes + self.ridge * theta[going])
                 outside = np.ones(len(after), bool)
                 if isinstance(domain, L2Ball):  # most points are inside
+                    # `~(<=)`: NaN counts as outside.
                     outside = ~(np.linalg.norm(after - domain.center, axis=1) <= domain.size)
                 for at in np.flatnonzero(outside).tolist():
                     after[at] = domain.project(after[at])
                 theta[going] = after
+        # A group without records has the point 0: outlying perhaps, but covered as any point is.
         return np.asarray(sums / np.maximum(lengths, 1)[:, None])
 
 
@@ -162,8 +167,10 @@ class PlainDescent(GroupedPass):
         """
         proof = "steps do not expand (eta <= 2/beta), m of them differ by 2 eta C each; roundings"
         each = self.eta * self.slopes.clip
+        # 4 more than for a step: two roundings of the average, and two to spare.
         rounded = 4 * (self.start.size + 9) * _UNIT * (self.domain.radius + each)
         steps = self.users * self.records
+        # Steps do not expand, so the errors of both walks add up and never grow.
         moved = 2 * each * self.records + 2 * steps * (rounded + PROX_ERROR * each)
         return Sensitivity(min(moved, self.domain.widest), "l2", proof)
 
@@ -171,6 +178,7 @@ class PlainDescent(GroupedPass):
         d, loss = self.start.size, self.slopes.loss
         columns = loss.columns(d)
         rows = gathered(total)
+        # NaN marks a missing record: `valid_records` puts its fixed one there.
         kept = np.full((len(rows), self.records, columns), np.nan)
         for person, row in zip(kept, rows, strict=True):
             own = PersonRows(row[None], columns).in_order[: self.records]

@@ -88,6 +88,7 @@ class LinearTimePhasedSGD(Steps, CentralAlgorithm[PhasedState]):
             if isinstance(phase.mean, ChainedMean):
                 positive("reach", phase.reach)
             elif isinstance(phase.mean, Gaussian):
+                # Made only to be refused where steps may expand (`PlainDescent`).
                 self._statistic(phase, problem.origin)
             elif mechanism is None or phase.mean.largest != mechanism.largest:
                 allowed = f"K of the test, {mechanism and mechanism.largest}"
@@ -133,6 +134,7 @@ class LinearTimePhasedSGD(Steps, CentralAlgorithm[PhasedState]):
         if estimate is None:
             return step.theta
         chained = isinstance(self.phases[at].mean, ChainedMean)
+        # `ClippedPoints` are less the start.
         return super().taken(at, step, step.theta + estimate if chained else estimate)
 
     @classmethod
@@ -193,11 +195,13 @@ class LinearTimePhasedSGD(Steps, CentralAlgorithm[PhasedState]):
         noise = 100 * math.log(n / delta) ** 2 / (epsilon * C)  # in units of tau
         for i, size in enumerate(sizes, 1):
             T, step = size // C * m, eta / 2 ** (p * i)
+            # As printed; at n = 10^4 some 2,000 times what "Linear time" proves.
             tau = 1000 * step * L * math.sqrt(T) * log
             mean = FriendlyMean(C, 2 * tau, calibrated.largest)
             cohort = Cohort.of(start, start + size)
             phases.append(LinearTimePhase(cohort, size // C, step, None, mean))
             start += size
+        # In units of tau, half of the radius: the same for all phases, as C and K are.
         sensitivity = mean.sensitivity / (mean.radius / 2)
         printed = TestedGaussian(calibrated.epsilon, calibrated.delta, noise / sensitivity)
         own: dict[str, Any] = {"phases": tuple(phases), "mechanism": printed}

@@ -94,6 +94,7 @@ def planned(setting: Setting, choices: Choices) -> LinearTimePlan:
 
 def _group_counts(mechanism: TestedGaussian | None) -> list[int]:
     """C that are tried."""
+    # `FriendlyMean` refuses C up to 3 K + 3, and its sensitivity is large just above.
     fewest = 4 * mechanism.largest + 4 if mechanism else _FEWEST_GROUPS
     grid = np.geomspace(fewest, max(fewest, _MOST_GROUPS), 25)
     return [int(each) for each in np.unique(grid.astype(int))]
@@ -126,6 +127,7 @@ class _Case:
 
     def _chain(self, size: int, eta: float) -> ChainedMean:
         """Radii have room for the mean's own deviation, and for the noise."""
+        # The mean of C points deviates by 1/sqrt(C) of what one does.
         share = max(self.u, math.sqrt(2 * math.log(1 / FAIL))) / math.sqrt(self.points)
         tau = self._spread(size, eta) * (1 + share)
         return ChainedMean.calibrated(
@@ -142,6 +144,7 @@ class _Case:
         if self.mechanism is None:
             chain, reach = self._chain(size, eta), self._reach(size, eta)
             # E (|y - E y| - tau)_+ is what clipping takes away.
+            # sqrt(2 pi) Phi(-u), by the error function.
             beyond = math.sqrt(math.pi / 2) * math.erfc(self.u / math.sqrt(2))
             clip = self._spread(size, eta) / (1 + self.u) * beyond if len(chain.ratios) > 1 else 0
             return root * 2 * reach * chain.spread + clip
@@ -153,6 +156,7 @@ class _Case:
         problem, sizes = self.problem, self.sizes
         L, R = problem.objective_lipschitz, problem.reach
         beta = self._beta()
+        # With kinks beta = 1/eta + ridge, and eta beta <= 2 says eta <= 1/ridge.
         stable = 2 / max(beta, 1e-300) if beta < math.inf else 1 / max(problem.ridge, 1e-300)
 
         def bound(eta: float) -> float:

@@ -52,6 +52,7 @@ class FriendlyScore(Statistic):
     def __call__(self, total: Total, users: int) -> float:
         friends = self.mean.friends(gathered(total, _Asked(self.query, self.limit)))
         C = self.mean.points
+        # Q = C - sum_j min(1, 2 (1 - h_j/C)), whole numbers up to the quotient.
         return C - float(np.minimum(C, 2 * (C - friends)).sum()) / C
 
 
@@ -128,8 +129,11 @@ class Removal:
         try:
             mean = FriendlyMean(persons, radius, missing)
         except ParameterError as error:
+            # K = ceil((2 margin + 3)/3) here, and 3 K + 3 is below 2 margin + 9.
             allowed = f"at least {math.ceil(2 * guard.margin + 9)} in a phase: both margins"
             raise ParameterError("n", persons, allowed) from error
+        # mu of all gradients together, the largest beside the guard; `low` stays on the private
+        # side.
         low, high = 1e-9, 1e3
         for _ in range(200):
             middle = math.sqrt(low * high)
@@ -137,6 +141,7 @@ class Removal:
             low, high = (middle, high) if found <= privacy.delta else (low, middle)
         if delta_gdp(privacy.epsilon, low) > privacy.delta:
             raise ParameterError("privacy", privacy, "larger: the guard alone costs more")
+        # Squares of mu add up over the rounds.
         return cls(guard, mean, Gaussian(math.sqrt(rounds) / low))
 
 

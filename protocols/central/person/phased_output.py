@@ -129,6 +129,8 @@ class PhasedOutput(Steps, CentralAlgorithm[PhasedState], ABC):
         center, own = np.zeros(self.problem.d), self.problem.ridge
         if step.released:
             last = step.released[-1]
+            # At a minimiser the mean slope is minus that of the ridges: a release gives the next
+            # center.
             center = -(self.ridges[at] * (last - step.theta) + own * last)
         gamma = self._gamma(len(step.released))
         statistic = self._statistic(at, step.theta, center, gamma)
@@ -152,6 +154,7 @@ class PhasedOutput(Steps, CentralAlgorithm[PhasedState], ABC):
             self._loss,
             self.problem.domain,
             strong,
+            # Both ridges as one: strong/2 ||w - (ridge/strong) anchor||^2, up to a constant.
             np.asarray(ridge / strong * anchor),
             center,
             gamma,
@@ -162,6 +165,7 @@ class PhasedOutput(Steps, CentralAlgorithm[PhasedState], ABC):
 
     def _demand_accuracy(self) -> None:
         """Refuse, before any charge, releases that no certificate could reach."""
+        # An anchor of the largest norm: what doubles round grows with it.
         far = np.full(self.problem.d, self.problem.domain.radius / math.sqrt(self.problem.d))
         for at in range(len(self.ridges)):
             for count in range(self.releases):
@@ -213,9 +217,12 @@ class PhasedOutput(Steps, CentralAlgorithm[PhasedState], ABC):
         least = min(sizes)
         if least < 2:
             return None
+        # Squares of mu add up over what a person answers; 1e-12 keeps their sum within the budget.
         sigma = math.sqrt(k if cls.disjoint else k * count) / mu * (1 + 1e-12)
         d, G, m, R = problem.d, problem.lipschitz, problem.records, problem.reach
         log = math.sqrt(2 * math.log(1 / FAIL))
+        # Noise of a center over gamma: lambda times that of a release, of sensitivity 2
+        # gamma/(lambda n).
         a = 2 * sigma / least * (math.sqrt(d) + log) * (1 + THETA)
         tau = min(G, problem.spread * (1 + math.sqrt(2 * math.log(n / FAIL))))
         if k > 1 and not (a < _MAX_CONTRACTION and tau < G):
@@ -236,6 +243,8 @@ class PhasedOutput(Steps, CentralAlgorithm[PhasedState], ABC):
                     bound += 2 * G**2 / ((ridge + strong) * size * m)
                 spread = 2 * gamma * (1 + THETA) / ((ridge + problem.ridge) * size) * sigma
                 before = d * spread**2
+                # Its sample's minimiser is 2 G/(mu sqrt(n m)) from the population's, in root mean
+                # square.
                 if ridge == 0:
                     before += 4 * G**2 / (strong**2 * size * m) if cls.disjoint else 0.0
             bound += problem.objective_lipschitz * math.sqrt(d) * spread
@@ -269,6 +278,7 @@ class PhasedOutput(Steps, CentralAlgorithm[PhasedState], ABC):
         base = G * math.sqrt(d) / (R * n * math.sqrt(m))
         ridges = tuple(base * 4.0**at for at in range(1, count + 1))
         size = min(halves(n, count)) if cls.disjoint else n
+        # With its ridge a loss is 2 G-Lipschitz on the printed ball K_i.
         constants = printed(each, size, m, 2 * G, 1.0, 1 / (n * m) / count)
         exact = 2 * G / size  # of a release here, at ridge 1
         own: dict[str, Any] = {"ridges": ridges, "releases": 1, "tau": G}

@@ -37,9 +37,13 @@ def stable_score(n: int, largest: int, width: float, f: SetFunction) -> tuple[in
             known[removed] = f(tuple(i for i in range(n) if i not in gone))
         return known[removed]
 
+    # The least size first, then by index: S* must be a function of the data, and any fixed order
+    # is.
     for size in range(largest + 1):
         for removed in combinations(range(n), size):
             rest = [i for i in range(n) if i not in removed]
+            # The lemma removes S*, the neighbour's S'* and the replaced person: 2 K + 1 persons at
+            # most.
             more = 2 * largest + 1 - size
             family = (
                 of(tuple(sorted(removed + others)))
@@ -73,6 +77,7 @@ def _within(points: Iterator[Floats], width: float) -> bool:
     """Whether no two of them are farther apart."""
     seen: list[Floats] = []
     for point in points:
+        # `not <=`: NaN is within no width.
         if any(not np.linalg.norm(point - other) <= width for other in seen):
             return False
         seen.append(point)

@@ -82,7 +82,9 @@ class CentredObjective(Then, Optimiser[Any], CentralAlgorithm[Any]):
         """
         self.inner, self.problem, self.n, self.privacy = inner, inner.problem, inner.n, privacy
         self.share, self.choices = share, inner.choices
+        # Beside a ridge `FeatureCentring` leaves the features; this ridge is of the moved rows.
         free = replace(self.problem, ridge=0.0, domain=L2Ball(self.problem.d, RADIUS))
+        # Of two rounds the first looks.
         self._looks = FeatureCentring.tuned(free, 2)
         if not self._looks.rounds:
             allowed = "given: the value of a constant column; without one take objective"
@@ -124,6 +126,7 @@ class CentredObjective(Then, Optimiser[Any], CentralAlgorithm[Any]):
     def _centred(self, state: ThenState) -> Centred:
         """By what the first release gave."""
         d = self.problem.d
+        # `error` is of the whole vector; `centred` asks for that of one coordinate.
         noise = self._noise.error(2 * self._looks.norm / self.n, d) / d**0.5
         return self._looks.centred(self.problem.loss, np.asarray(state.results[0]), noise)
 

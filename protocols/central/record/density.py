@@ -123,6 +123,8 @@ def _log_density(objective: ERM | RowsMean, k: float, near: Floats, points: Floa
         logs = -k * objective.at(points)[0]
     else:
         apart, ridge = points - near, objective.strong_convexity
+        # F less its value at `near`, in parts: as a difference of two values it would lose its
+        # digits.
         logs = -k * objective.bregman(near, points)
         logs -= k * (apart @ objective.gradient(near) + ridge / 2 * (apart**2).sum(axis=1))
     if isinstance(objective.domain, RealSpace | L2Ball | Box):  # a chart ends where they do
@@ -135,6 +137,8 @@ def _gridded(objective: ERM | RowsMean, k: float) -> Gridded:
     near, reach = objective.domain.center, math.inf
     if isinstance(objective, ERM):
         near = _near(objective, k)
+        # Nine standard deviations of a Gaussian of curvature k lambda: e^-40.5, of which a grid
+        # sees nothing.
         reach = 9 / math.sqrt(k * objective.strong_convexity)
     log = partial(_log_density, objective, k, near)
     return Gridded(Chart(objective.domain, near, reach), log, objective.d)
@@ -156,6 +160,7 @@ class GibbsDraw(Density):
 
     def sharpness(self, ridge: float, domain: Domain, sensitivity: float) -> float:
         """k = ridge (mu / sensitivity)^2."""
+        # mu = S sqrt(k/lambda) for a gradient that moves by S (Gopi, Lee and Liu 2022).
         return ridge * (self.mu / sensitivity) ** 2
 
 
@@ -188,6 +193,7 @@ def draw(rng: np.random.Generator, objective: ERM, k: float) -> Floats:
     near = _near(objective, k)
     slope = objective.gradient(near)
     centre, scale = near - slope / ridge, 1 / math.sqrt(k * ridge)
+    # By n alone; the first accepted of a batch has the law of tries one by one.
     size = max(1, min(_MOST_PROPOSALS, _BATCH // objective.n))
     inside = isinstance(domain, RealSpace)
     while True:
@@ -198,6 +204,8 @@ def draw(rng: np.random.Generator, objective: ERM, k: float) -> Floats:
             kept = _within(domain, proposals)
         if not kept.any():
             continue
+        # The ridge is in F and in the paraboloid: what is left is the Bregman distance of the
+        # losses.
         excess = objective.bregman(near, proposals[kept])
         accepted = np.flatnonzero(logs[kept] < -k * excess)
         if len(accepted):
@@ -209,6 +217,7 @@ def _near(objective: ERM, k: float) -> Floats:
     """Some point near the minimiser."""
     radius = 1e-6 / math.sqrt(k * objective.strong_convexity)
     start = objective.domain.project(objective.start)
+    # w0 decides on the speed alone, so nothing is certified here and the generator is fixed.
     found = SOLVERS["newton"](objective, radius, start, np.random.default_rng(0))
     return certify(objective, objective.domain.project(found)).point
 
@@ -216,6 +225,7 @@ def _near(objective: ERM, k: float) -> Floats:
 def _within(domain: Domain, points: Floats) -> NDArray[np.bool_]:
     if isinstance(domain, L2Ball):
         return np.asarray(np.linalg.norm(points - domain.center, axis=1) <= domain.size)
+    # Of a box: its projection leaves its points as they are, to the bit.
     return np.array([np.array_equal(domain.project(each), each) for each in points])
 
 

@@ -72,6 +72,7 @@ class Gibbs(OneRelease):
             return cls(n=n, problem=problem, privacy=privacy, ridge=kept)
         mechanism = cls._draw(privacy)
         curved = problem.loss.smoothness() or math.inf
+        # From the least ridge that `demand_fast` takes; 1e-9 keeps the first one above it.
         tried = np.geomspace(curved / (2 * HOPELESS) * (1 + 1e-9), 1e3, 121).tolist()
 
         def bound(ridge: float) -> float | None:
@@ -104,6 +105,7 @@ class Gibbs(OneRelease):
             allowed = "above 0; at 0 take ExponentialMechanism, or noise on the output"
             raise ParameterError("delta", privacy.delta, allowed)
         mu = gaussian.mu_of(privacy.epsilon, privacy.delta)
+        # A little less, so that what the accountant rounds up stays below what was asked for.
         return GibbsDraw(mu * (1 - 1e-12))
 
     def check(self, rows: NDArray[Any]) -> None:
@@ -115,6 +117,8 @@ class Gibbs(OneRelease):
         sensitivity = 2 * risk.lipschitz / n
         k = mechanism.sharpness(risk.strong_convexity, risk.domain, sensitivity)
         more = risk.ridge - problem.ridge
+        # d/k over the best point, by the divergence of (w - w*) e^(-kF); the added ridge at the
+        # border.
         return risk.d / k + (more * problem.domain.radius**2 / 2 if more > 0 else 0.0)
 
 
@@ -162,6 +166,7 @@ class ExponentialMechanism(Gibbs):
         risk = demand_fast(Risk.of(problem, ridge))
         k = cls._draw(privacy).sharpness(ridge, ball, 2 * risk.lipschitz / n)
         near = problem.loss.minimiser_norm(ridge)
+        # F is lambda-strongly convex: draws have at most the variance 1/(k lambda) in a coordinate.
         spread = math.sqrt(problem.d / (k * ridge))
         if near + spread > ball.radius:
             allowed = f"larger, or the ball: minimisers reach {near:.3g}, draws {spread:.3g} beyond"

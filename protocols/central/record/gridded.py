@@ -44,6 +44,7 @@ class Chart:
         half = ball.size * np.maximum(np.cos(angle), 0)
         at = np.stack([ball.size * np.sin(angle), half * (2 * units[:, 1] - 1)], axis=1)
         with np.errstate(divide="ignore"):
+            # The unit square's image has the volume pi half times 2 half; constants are left out.
             return ball.center + at, 2 * np.log(half)
 
     def units(self, point: Floats) -> Floats:
@@ -72,7 +73,9 @@ class Gridded:
             before, ends = ends, []
             for axis, each in zip(self.axes, mesh, strict=True):
                 seen, step = each[inside], axis[1] - axis[0]
+                # One cell more on each side: the border lies between two points.
                 ends.append((max(seen.min() - step, 0.0), min(seen.max() + step, 1.0)))
+            # No axis was halved: another zoom would show the same.
             if np.all(np.ptp(ends, axis=1) > np.ptp(before, axis=1) / 2):
                 return
 
@@ -85,9 +88,11 @@ class Gridded:
         if not others:
             return np.array([_below(first, self.logs, at[0])])
         place = (at[0] - first[0]) / (first[1] - first[0])
+        # Up to POINTS - 2, so that row + 1 is a row.
         row = int(np.clip(place, 0, POINTS - 2))
         line = (row + 1 - place) * self.logs[row] + (place - row) * self.logs[row + 1]
         below = _below(first, scipy.special.logsumexp(self.logs, axis=1), at[0])
+        # 0 times -infinity, outside the domain, is NaN.
         return np.array([below, _below(others[0], np.nan_to_num(line, nan=-np.inf), at[1])])
 
 

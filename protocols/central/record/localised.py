@@ -99,6 +99,7 @@ class LocalisedExponential(OfRisk[Place]):
         self.statistic = Minimum(self.risk, self.radius, self.n, named(solver, self.risk))
         first = self.share * privacy.epsilon
         self.noise = L2Laplace(first, problem.d)
+        # A rounding of the difference must not take both epsilons above their sum.
         self.draw = ExponentialDraw((privacy.epsilon - first) * (1 - 1e-12))
         plan = _Plan(problem, self.risk, self.n, privacy.epsilon, theta)
         self.size, self.bound = plan.size(share, miss), plan.bound(share, miss)
@@ -197,6 +198,7 @@ class _Plan:
         d, risk = self.risk.d, self.risk
         q = float(scipy.special.gammainccinv(d, miss))
         tail = [float(scipy.special.gammaincc(d + each, q)) for each in range(3)]
+        # E (G - q)_+^2, as E G^j 1(G > q) = d ... (d + j - 1) P(Gamma(d + j) > q).
         beyond = d * (d + 1) * tail[2] - 2 * q * d * tail[1] + q * q * tail[0]
         outside = (risk.smoothness + risk.ridge) / 2 * self._scale(share) ** 2 * max(beyond, 0.0)
         more = risk.ridge - self.problem.ridge
@@ -213,6 +215,7 @@ class _Plan:
     def _sharpness(self, share: float, miss: float) -> float:
         """k."""
         left = (1 - share) * self.epsilon * self.n
+        # F - F' has slope 2 L/n on a ball of diameter 2 R_0.
         return left / (4 * self.risk.lipschitz * self.size(share, miss))
 
     def _scale(self, share: float) -> float:

@@ -51,6 +51,7 @@ class Minimum(WholeStatistic):
     def sensitivity(self) -> Sensitivity:
         """D + 2 radius."""
         exact, proof = self.risk.sensitivity(self.users)
+        # What is projected onto a bounded set is never farther apart than the set is wide.
         total = min(max(exact, self.printed) + 2 * self.radius, self.risk.domain.widest)
         return Sensitivity(total, "l2", f"{proof}; twice the certified radius more")
 

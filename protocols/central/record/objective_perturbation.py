@@ -111,7 +111,9 @@ class LinearTerm(Mechanism[Floats]):
             term = sensitivity * self.law.noise_multiplier * rng.standard_normal(d)
         else:
             term = sensitivity * gamma.draw(rng, self.law.tilt, d)
+        # Neighbours' points of one linear term are 2 radius apart ("Approximate minima").
         noise = 2 * self.radius * gamma.draw(rng, self.law.rate, d)
+        # The term is of the sum of the losses; their mean is minimised.
         return np.asarray(value.minimiser(term / len(value.rows)) + noise)
 
     def added(
@@ -222,12 +224,15 @@ def _law(risk: Risk, n: int, privacy: Privacy) -> ObjectiveEvent | PureObjective
     if privacy.delta:
         multiplier = objective.multiplier_for(left, privacy.delta, curvature, coupled)
         if math.isfinite(multiplier):
+            # More noise than the root by its tolerance: the charge must not exceed what was asked
+            # for.
             return ObjectiveEvent(multiplier * (1 + 1e-9), curvature, rate, coupled)
     elif left > objective.pure(1e-9, curvature, coupled):
         tilt = scipy.optimize.brentq(
             lambda each: objective.pure(each, curvature, coupled) - left, 1e-9, left, rtol=1e-13
         )
         return PureObjectiveEvent(tilt * (1 - 1e-9), curvature, rate, coupled)
+    # ln(1 + c/(n ridge)) alone must be below epsilon: no noise makes it smaller.
     least = risk.smoothness / (n * math.expm1(left))
     raise ParameterError("ridge", risk.ridge, f"above {least:.3g} at this n and epsilon")
 
@@ -240,8 +245,10 @@ def _bound(problem: Problem, risk: Risk, n: int, law: ObjectiveEvent | PureObjec
     else:
         square = unit**2 * gamma.mean_square(law.tilt, d)
     radius = _STOP * risk.lipschitz / (n * ridge)
+    # Minkowski: the noise for 2 radius in root mean square, and the radius.
     after = 2 * radius * math.sqrt(gamma.mean_square(law.rate, d)) + radius
     slope = math.sqrt(square)
+    # F has the slope -b/n at the exact minimiser; the descent lemma goes on from there.
     excess = square / (2 * ridge) + slope * after + (risk.smoothness + ridge) / 2 * after**2
     more = ridge - problem.ridge
     if more <= 0:

@@ -65,8 +65,11 @@ def best_bound(
     slope, size = risk.lipschitz, risk.domain.radius
     anywhere = risk.lipschitz_within(math.inf)
     more = risk.ridge - ridge
+    # The added ridge at the border; for new rows stability, L S ("Excess risk").
     fixed = (more * size**2 / 2 if more > 0 else 0.0) + population * slope * shift
     near = size if math.isfinite(size) else risk.reach + radius
+    # The radius costs the slope; where the minimiser is free its gradient is 0, and the square
+    # counts.
     alpha = (slope + risk.ridge * near) * radius
     if not risk.domain.bounded:
         alpha = min(alpha, (risk.smoothness + risk.ridge) * radius**2 / 2)
@@ -74,10 +77,12 @@ def best_bound(
     bias = noise.exact * math.sqrt(risk.d) * shift / 2000
     curved = (risk.smoothness + ridge) * (square / 2 + radius * bias)
     found = [
+        # E z = 0: the ridge has no linear term.
         Bound(fixed + anywhere * mean + ridge / 2 * square + alpha, False),
         Bound(fixed + curved + alpha, False),
     ]
     if risk.domain.bounded:
         found.append(Bound(fixed + (slope + ridge * size) * mean + alpha, True))
+        # Of any point of the domain.
         found.append(Bound((slope + ridge * size) * risk.domain.diameter, True))
     return min(found, key=lambda each: each.excess)

@@ -135,6 +135,7 @@ class OutputPerturbation(OneRelease):
         best, (chosen, name) = least(excess, tried, names)
         if kept is None:  # the grid is coarse: ten points a decade or more
             place = math.log(chosen)
+            # 20 points a decade are ln(10)/20 = 0.115 apart: both neighbours are within.
             fine = scipy.optimize.minimize_scalar(
                 lambda log: excess(math.exp(log), name), bounds=(place - 0.2, place + 0.2)
             )
@@ -244,6 +245,7 @@ class OutputPerturbation(OneRelease):
 
 def accuracy(risk: Risk, n: int) -> float:
     """The promised radius over D: THETA, or what rounding errors leave where D is very small."""
+    # `check_radius` lets rounding errors take ROUNDING of a radius; 1e-9 is for its comparison.
     least = least_radius(risk, integer("n", n)) * (1 + 1e-9)
     return min(0.99, max(THETA, least / (ROUNDING * risk.sensitivity(n)[0])))
 

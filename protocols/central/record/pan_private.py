@@ -193,6 +193,7 @@ class PanPrivateACSA(Optimiser[AcceleratedState], CentralAlgorithm[AcceleratedSt
     def paper_for(cls, setting: Setting, choices: Choices) -> Self:
         """zeta^2 = 8 L^2 ln(2/delta)/(b^2 epsilon^2), for epsilon below 1; else by the bound."""
         real("epsilon", setting.privacy.epsilon, 0.0, 1.0, closed=(False, False))
+        # zeta = (2 L/b) unit.
         unit = math.sqrt(2 * math.log(2 / setting.privacy.delta)) / setting.privacy.epsilon
         return cls._chosen(setting, choices, unit, "Algorithm 6")
 
@@ -205,6 +206,7 @@ class PanPrivateACSA(Optimiser[AcceleratedState], CentralAlgorithm[AcceleratedSt
             return 2 * problem.lipschitz / batch * unit
 
         def squared_noise(batch: int) -> float:
+            # Both noises, in d coordinates.
             return 2 * problem.d * zeta(batch) ** 2
 
         batch, rounds, _ = best_batch(setting, choices, squared_noise)

@@ -58,6 +58,7 @@ class BallSum(Statistic):
             raise ParameterError("data.shape", rows.shape, allowed)
         if not all_finite(rows):
             rows = np.where(np.isfinite(rows).all(axis=1, keepdims=True), rows, 0.0)
+        # 1 exactly within the ball; einsum scales and adds without a copy of the rows.
         factors = self.radius / np.maximum(lengths(rows), self.radius)
         return np.asarray(np.einsum("i,ij->j", factors, rows))
 
