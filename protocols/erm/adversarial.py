@@ -67,6 +67,7 @@ class Perturbation:
         """max <v, w> over the budget."""
         if self.norm == "polytope":
             return self.radius * float((np.array(self.corners) @ w).max())
+        # The dual norm, 1/p + 1/q = 1 (Hoelder).
         order = {"l1": math.inf, "l2": 2, "linf": 1}[self.norm]
         return self.radius * float(np.linalg.norm(w, order))
 
@@ -74,6 +75,7 @@ class Perturbation:
         """A smooth support function with its two derivatives; the first is in the budget."""
         d, r = len(w), self.radius
         if self.norm == "l2":
+            # No longer than 1, so the perturbation r at stays in the budget whatever the width.
             size = math.hypot(float(np.linalg.norm(w)), width)
             at = w / size
             return r * size, r * at, r * (np.eye(d) - np.outer(at, at)) / size
@@ -82,6 +84,7 @@ class Perturbation:
             return r * float(sizes.sum()), r * w / sizes, r * np.diag(width**2 / sizes**3)
         corners = self._corners(d)
         scores = corners @ w / width
+        # A mixture of corners lies in their hull; at width 0 it is the worst corner.
         p = scipy.special.softmax(scores)
         at = p @ corners
         bend = (corners * p[:, None]).T @ corners - np.outer(at, at)
@@ -128,6 +131,7 @@ class RobustERM(Kinked):
         return mean + self.ridge / 2 * float(w @ w)
 
     def gradient(self, w: Floats) -> Floats:
+        # Nearly the worst perturbation, and surely one of the budget: no 0/0 at w = 0.
         at = self.budget.smoothed(w, 1e-12)[1]
         return self.slope(self.loss, w, at, self.budget.support(w))
 
@@ -150,6 +154,7 @@ class RobustERM(Kinked):
     def least_radius(self) -> float:
         error = self.rounding(np.full(self.d, self._far / math.sqrt(self.d)))
         support = 8 * (self.d + 4) * UNIT * self.bound * self._far
+        # Margins are off by as much where a row lies near the kink.
         support *= 2 if self.loss.curvature() is None else 1  # margins near the kink, too
         return math.sqrt(2 * support / self.ridge) + error / self.ridge
 
@@ -171,8 +176,12 @@ class RobustERM(Kinked):
         norm = float(np.linalg.norm(w))
         slack += 4 * (self.d + 4) * UNIT * self.bound * norm
         ones = np.ones(self.n)
+        # phi is convex and falls: on the way from one margin to the other it is steepest at the
+        # lower.
         steepest = -float(self.loss.derivative(self.signed @ w - support, ones).mean())
         slope, error = self.slope(self.loss, w, at, held), self.rounding(w)
+        # H(., v) is above its tangent paraboloid at w, whose minimum over the domain is this
+        # projection.
         down = self.domain.project(w - slope / self.ridge) - w
         fall = -float(slope @ down) - self.ridge / 2 * float(down @ down)
         fall += 2 * error * (float(np.linalg.norm(down)) + error / self.ridge)
@@ -198,6 +207,7 @@ class RobustERM(Kinked):
         support = self.budget.support(u)
         loose = 4 * (self.d + 4) * UNIT * self.bound * float(np.linalg.norm(u))
         gap = rows_gap(self.signed @ u - support - place, c, low, high, loose)
+        # mean <= 0: the loss falls.
         gap -= mean * (1 + 1e-9) * (max(0.0, support - float(at @ u)) + loose)
         return u, math.sqrt(2 * gap / self.ridge) + self.rounding(u) / self.ridge
 
@@ -271,6 +281,8 @@ class RobustRisk(Risk):
 
     @cached_property
     def reach(self) -> float:
+        # The perturbed margin m grows in proportion to w, so <slope, w> is phi'(m) m as without a
+        # budget.
         pulled = math.sqrt(self.loss.pull() / self.ridge)
         off = np.any(self.domain.project(np.zeros(self.d)))
         return self.domain.radius if off else min(self.domain.radius, pulled)

@@ -64,12 +64,15 @@ def model_step(points: Floats, slopes: Floats, bends: Floats, size: float) -> Fl
 
     Where it ends on the border, its end has length `size` to a rounding.
     """
+    # A model that is flat in a direction is still solved; 1e-99 for one that is flat in all.
     floor = np.trace(bends, axis1=1, axis2=2) + lengths(slopes) / size + 1e-99
     bends = bends + (_FLOOR * floor)[:, None, None] * np.eye(points.shape[1])
     steps = -_solved(bends, slopes)
     out = np.flatnonzero(lengths(points + steps) > size)
     if out.size:
         bends, points = bends[out], points[out]
+        # The end e on the border solves (B + t) e = B p - slope, for the t >= 0 that gives it the
+        # length.
         pull = np.einsum("ijk,ik->ij", bends, points) - slopes[out]
         more = np.zeros(out.size)
         for _ in range(_SECULAR):  # Newton's method on 1/length, which rises to its root
@@ -79,6 +82,7 @@ def model_step(points: Floats, slopes: Floats, bends: Floats, size: float) -> Fl
             if np.all(far <= size * (1 + 4 * UNIT)):
                 break
             rise = dots(ends, _solved(moved, ends))
+            # More and Sorensen (1983): 1/length is nearly linear in t, so few steps do.
             more += np.maximum(0.0, (far / size - 1) * far * far / rise)
         steps[out] = ends * (size / far)[:, None] - points
     return np.asarray(steps)

@@ -90,6 +90,7 @@ class RowsMean:
             before, change = x @ bases.T, x @ moved.T
             rises = self.loss.value(before + change, y) - self.loss.value(before, y)
             rises -= self.loss.derivative(before, y) * change
+            # A convex function is above its tangents: what is below 0 was rounded.
             return np.asarray(np.maximum(rises, 0.0).mean(axis=0) + ridge)
         found = []
         for point, base, step in zip(points, bases, moved, strict=True):
@@ -147,6 +148,7 @@ def accepted(rng: np.random.Generator, risk: RowsMean, k: float, boxes: Boxes) -
         which = rng.choice(len(shares), size=risk.batch, p=shares)
         steep, half = k * boxes.slopes[which], boxes.halves[which]
         points = boxes.middles[which] + _tilted(rng.random(steep.shape), steep, half)
+        # Drawn for all tries at once: the first accepted has the law of tries one by one.
         uniforms = np.log(rng.random(len(which)))
         inside = _inside(risk.domain, points)
         if inside.any():
@@ -161,6 +163,8 @@ def _tilted(u: Floats, steep: Floats, half: Floats) -> Floats:
     size = np.abs(steep)
     flat = size * half < _UNIFORM
     safe = np.where(flat, 1.0, size)
+    # The inverse of (1 - e^(-s (t + h)))/(1 - e^(-2 s h)) by the functions that keep small numbers'
+    # digits.
     far = -np.log1p(u * np.expm1(-2 * safe * half)) / safe - half
     return np.asarray(np.where(flat, (2 * u - 1) * half, np.where(steep < 0, -far, far)))
 
@@ -217,11 +221,14 @@ def _weighed(
     if before is not None:
         heights = before.values + dots(before.slopes, middles - before.bases)
         kept = _integrals(k, halves, before.slopes, heights)
+        # A tangent of the larger box is one of its part, too: the one of less weight wastes fewer
+        # proposals.
         better = kept < weights
         weights = np.minimum(kept, weights)
         bases[better], values[better] = before.bases[better], before.values[better]
         slopes[better] = before.slopes[better]
     if isinstance(risk.domain, L2Ball):
+        # To the box's point nearest to the ball's centre.
         gaps = np.maximum(np.abs(middles - risk.domain.center) - halves, 0.0)
         weights[np.linalg.norm(gaps, axis=1) > risk.domain.size] = -np.inf
     boxes = Boxes(middles, halves, bases, values, slopes, weights, np.ones(len(middles), bool))
@@ -234,6 +241,7 @@ def _integrals(k: float, halves: Floats, slopes: Floats, heights: Floats) -> Flo
     across = np.abs(k * slopes * halves)
     small = across < _UNIFORM
     safe = np.where(small, 1.0, across)
+    # sinh(x)/x = e^x (1 - e^(-2x))/(2x), which does not overflow in the logarithm.
     tilt = np.where(small, 0.0, safe + np.log(-np.expm1(-2 * safe) / (2 * safe)))
     return np.asarray(-k * heights + (tilt + np.log(2 * halves)).sum(axis=1))
 

@@ -78,8 +78,12 @@ class ExtendedERM(Objective):
         self._slope = loss.lipschitz(domain.radius) + gamma + float(np.linalg.norm(center))
         most = int(people.counts.max())
         each = gradient_rounding(most, self.d, self._slope, beta, 0.0, domain.radius)
+        # A slope that is off by e moves a tangent by 2 e size over the ball at most.
         self._hidden = 2 * self.ball.size * each  # of a person's delta, in doubles
+        # delta at which sqrt(delta/lambda) is that share of the radius; doubles show nothing
+        # smaller.
         self._target = max(self.ridge * (_SHARE * radius) ** 2, self._hidden)
+        # Each person's u at the last w; NaN: never looked for.
         self._ends = np.full((self.n, self.d), math.nan)
         self._known: tuple[bytes, Floats, float, float] | None = None
         self.outside = 0
@@ -111,6 +115,8 @@ class ExtendedERM(Objective):
 
         def finished(which: NDArray[np.intp], v: Floats, slope: Floats) -> NDArray[np.bool_]:
             border = lengths(v) >= ball.size * (1 - 1e-12)
+            # On the border a multiple of the normal may be added to the slope (Karush, Kuhn and
+            # Tucker).
             outward = np.minimum(0.0, dots(slope, v)) * border / ball.size**2
             rest = lengths(slope - outward[:, None] * v) + self.rounding(ball.center + v[0])
             return np.asarray(rest <= self.ridge * self.radius / 2)
@@ -163,6 +169,7 @@ class ExtendedERM(Objective):
                     rise += float((values - outside.values(self.loss, w)).sum())
                     self.outside += len(outside)
                 delta += float(errors.sum())
+            # Blocks of at most BLOCK persons; fsum joins them, as `mean_of_rows` does.
             sums.append(np.ones(len(slopes)) @ slopes)
             first += len(people)
         slope = np.array([math.fsum(each) for each in zip(*sums, strict=True)])
@@ -193,9 +200,11 @@ class ExtendedERM(Objective):
         border = lengths(v) >= self.ball.size * (1 - 1e-12)
         more = np.where(border, np.maximum(0.0, -dots(slopes, v)) / self.ball.size**2, 0.0)
         stiff = people.bends(self.loss, ends) + pull + more[:, None, None] * np.eye(self.d)
+        # u leaves the border for nothing: across it the problem is made a million times as stiff.
         wall = border * (1e6 * np.trace(stiff, axis1=1, axis2=2) / self.ball.size**2)
         stiff += wall[:, None, None] * v[:, :, None] * v[:, None]
         stiff += 1e-12 * np.trace(stiff, axis1=1, axis2=2)[:, None, None] * np.eye(self.d)
+        # C - C A^-1 C, by how the best u follows w (implicit function theorem).
         return np.asarray((pull - pull @ np.linalg.solve(stiff, pull)).sum(axis=0))
 
     def _by_normal(self, w: Floats, slopes: Floats) -> tuple[Floats, Floats]:
@@ -209,9 +218,11 @@ class ExtendedERM(Objective):
             return slopes, np.full(len(slopes), math.inf)
         outward = apart / length
         offsets = slopes - self.center
+        # The least t with ||offset + t n|| <= gamma is the lower root of a square equation.
         along = offsets @ outward
         across = along * along - dots(offsets, offsets) + self.gamma**2
         multiples = -along - np.sqrt(np.maximum(across, 0.0))
+        # t <n, z - w> <= t (size - ||w||) for every z of K; 0 where w is on the border.
         errors = multiples * max(0.0, self.ball.size - length)
         none = (across < 0) | (multiples < 0) | (errors > self._target)
         errors[none] = math.inf
@@ -273,6 +284,8 @@ class ExtendedERM(Objective):
         if length >= self.ball.size * (1 - 1e-9):  # along the border
             outward = w / length
             offsets = offsets + np.maximum(0.0, -(offsets @ outward))[:, None] * outward
+        # Any u better than w will do to begin with; 54 halvings of the diameter end below a
+        # rounding.
         down = -offsets / np.maximum(lengths(offsets), 1e-300)[:, None]
         found, step = np.where(np.isnan(start), w, start), 2 * self.ball.size
         poor = ~(values(everybody, found) < at_w)

@@ -37,6 +37,7 @@ class KinkedERM(LinearERM, Kinked):
     def least_radius(self) -> float:
         norm = self.reach
         low, high = self.residuals(self.domain.center)[2:]
+        # At worst every row is touched (`rows_gap`).
         gap = (high - low) * self._margin_error(norm)
         return math.sqrt(2 * gap / self.ridge) + self._dual_error(norm)
 
@@ -75,11 +76,14 @@ class KinkedERM(LinearERM, Kinked):
             isinstance(domain, L2Ball)
             and (size := np.linalg.norm(far - domain.center)) > domain.size
         ):
+            # Its square is the derivative of the projection, (I - n n') R/||far - center||.
             normal = (far - domain.center) / size
             root = (root - np.outer(normal, normal)) * math.sqrt(domain.size / size)
         rows = (self.features[free] * sign[free, None]) @ root
         values, vectors = np.linalg.eigh(rows.T @ rows)
+        # Directions that no row shows are left alone: they would only add rounding errors.
         kept = values > 1e-12 * max(float(values[-1]), 1e-300)
+        # Residuals fall by rows rows' change/(lambda n): its pseudo-inverse has the least change.
         across = vectors[:, kept] @ ((vectors[:, kept].T @ (rows.T @ r[free])) / values[kept] ** 2)
         s[free] = np.clip(s[free] + self.ridge * self.n * (rows @ across), low, high)
         return np.asarray(s * sign)
@@ -113,6 +117,8 @@ class KinkedERM(LinearERM, Kinked):
 def rows_gap(r: Floats, s: Floats, low: float, high: float, loose: float) -> float:
     """The mean of the rows' gaps for residuals r, known to `loose`, and slopes s."""
     gaps = np.maximum(r, 0.0) * (high - s) + np.maximum(-r, 0.0) * (s - low)
+    # A residual off by `loose` moves a gap by (high - low) loose at most; none where it is 0 off
+    # the kink.
     touched = float(np.mean((gaps > 0) | (np.abs(r) <= loose)))
     return float(gaps.mean()) * (1 + 1e-12) + (high - low) * loose * touched
 
@@ -142,6 +148,7 @@ class SmoothedObjective(LinearERM):
 
     def hessian(self, w: Floats, stride: int = 1) -> Floats | None:
         r, _, low, high = self._kinked.residuals(w)
+        # phi'' = 1/width on the ramp, and 0 beside it.
         on = (r > low * self._width) & (r < high * self._width)
         x = self.features[on]
         return np.asarray(x.T @ x / (self.n * self._width) + self.ridge * np.eye(self.d))

@@ -47,6 +47,7 @@ class Stacked(Objective):
         return found
 
     def rounding(self, w: Floats) -> float:
+        # Parts have parameters of their own: the squares of their errors add up.
         return math.hypot(*(part.rounding(each) for part, each in self.split(w)))
 
     @property

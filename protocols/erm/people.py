@@ -39,6 +39,7 @@ class People:
         """Of one value for each record; a number each, or a vector."""
         if len(values) == len(self.counts):  # one record each
             return values
+        # For a person without records reduceat would give the next one's value: counts are above 0.
         sums = np.add.reduceat(values, self._starts, axis=0)
         return np.asarray(sums / self.counts.reshape(-1, *[1] * (values.ndim - 1)))
 
@@ -67,6 +68,8 @@ class People:
                 columns = [self.means(x * (bends * each)[:, None]) for each in x.T]
                 return np.stack(columns, axis=1)
         columns = []
+        # Central differences: off by _NEAR^2 = 1e-10 and 2^-53/_NEAR = 1e-11, for Newton's steps
+        # only.
         for each in _NEAR * np.eye(d):
             ahead, behind = self.slopes(loss, thetas + each), self.slopes(loss, thetas - each)
             columns.append((ahead - behind) / (2 * _NEAR))

@@ -104,6 +104,8 @@ class ProximalObjective:
         if not self.hidden <= distance / 2:
             allowed = f"larger: rounding errors hide {distance:.3g} at lambda {self.strong:.3g}"
             raise ParameterError("tau", distance, allowed)
+        # I - grad/top does not expand: the residual is 2 top t = lambda distance/2 at most, the
+        # rest is rounding.
         near = positive("distance", distance) * self.strong / (4 * top)
         gap = far * (self.lipschitz + 1.5 * self.strong * far)
         wanted = math.sqrt(top / self.strong) * math.log(2 * gap / (self.strong * near**2) + math.e)
@@ -121,6 +123,7 @@ def fixed_sensitivity(
     The map of a step contracts by 1 - eta lambda, and one datum shifts it by 2 eta C/m at most.
     """
     eta = 2 / (smoothness + 2 * strong)
+    # 1 - (1 - eta lambda)^T, where the power is 1 to most digits.
     return 2 * clip / (strong * users) * -math.expm1(steps * math.log1p(-eta * strong))
 
 
@@ -195,9 +198,11 @@ def _adaptive(
             return after, after
         bend = float((at_after - at_y) @ moved)
         size = float(moved @ moved)
+        # A step of 1/(beta + lambda) is short enough for any rows; it is shortened only above that.
         if bend * step > size and step * (objective.smoothness + objective.strong) > 1:
             step *= max(0.1, 0.5 * size / (bend * step))
             continue
+        # The move goes uphill: momentum begins anew (O'Donoghue and Candes 2015).
         if float((y - after) @ (after - w)) > 0:
             momentum = 1.0
         following = (1 + math.sqrt(1 + 4 * momentum**2)) / 2
@@ -217,6 +222,7 @@ def _constant(
     for index in range(steps):
         at_y = objective.gradient(mean(y), y)
         after = objective.domain.project(y - step * at_y)
+        # A proof costs a gradient of its own.
         if index % 10 == 9 or index == steps - 1:
             at_after = objective.gradient(mean(after), after)
             if _proof(objective, y, at_y, step, after, at_after) <= distance:

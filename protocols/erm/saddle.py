@@ -74,6 +74,7 @@ class Saddle(Objective):
         )
         total = 0.0
         for domain, at, up, curved, error in sides:
+            # The paraboloid's maximum over the set: it is round, so the nearest point is the best.
             far = domain.project(at + up / curved) - at
             moved, size = float(np.linalg.norm(far)), float(np.linalg.norm(up))
             gain = max(0.0, float(up @ far) - curved / 2 * moved**2)
@@ -81,6 +82,7 @@ class Saddle(Objective):
                 float(np.linalg.norm(at)) + size / curved
             ) + 4 * UNIT * moved
             if isinstance(domain, RealSpace):
+                # Its maximum over all of R^d needs no projection, and loses no digits.
                 gain, lost = size**2 / (2 * curved), 0.0
             gain += error * (moved + error / curved) + lost * (size + curved * moved)
             total += gain * (1 + 1e-12)
@@ -214,6 +216,7 @@ class GroupERM(Saddle):
         self._slope = loss.lipschitz(domain.radius)
         self.cross = heavy * self._slope
         self._curved = heavy * beta
+        # The worst v moves by cross/mu with w, and the slope in w by cross with v.
         self.smoothness = self._curved + ridge + self.cross**2 / concavity
         self.steepness = max(self._curved + ridge, concavity) + self.cross
 
@@ -319,6 +322,7 @@ class GroupRisk(Risk):
 
     def sensitivity(self, n: int) -> tuple[float, str]:
         own = 2 * self.lipschitz_within(self.reach)
+        # Losses are not negative and stand in their groups' coordinates: two groups' cannot cancel.
         other = math.sqrt(2) * max(self.shares) * _largest(self._grouped.loss, self.reach)
         moved = saddle_sensitivity(self.ridge, self.concavity, own, other, n)
         proof = "both players' slopes are strongly monotone, and change by 1/n of a row's"

@@ -104,6 +104,8 @@ class ERM(FiniteSum):
 
     def regulariser_step(self, w: Floats, step: float) -> Floats:
         """The proximal step; the projection of the one over R^d, as both terms are round."""
+        # Both terms are round, so the point of the domain nearest to their minimiser is theirs
+        # there.
         far = (w + step * (self.ridge * self.centre - self.linear)) / (1 + step * self.ridge)
         return self.domain.project(far)
 
@@ -112,6 +114,7 @@ class ERM(FiniteSum):
 
         Row by row, where no digits of F are lost; w0 is `near`; shape (points,).
         """
+        # Without the ridge, which proposals have already.
         slope = self.gradient(near) - self.regulariser_gradient(near)
         first = self.loss.values(near, self.rows)
         found = [
@@ -171,6 +174,7 @@ class LinearERM(ERM):
         if bends is None:
             return None
         found, step = np.zeros((self.d, self.d)), max(1, _WORTH // self.d)
+        # A block's products stay in the cache.
         for low in range(0, len(x), step):
             part = x[low : low + step]
             found += (part * bends[low : low + step, None]).T @ part

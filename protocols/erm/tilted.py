@@ -31,6 +31,7 @@ class TiltedObjective(Objective):
         self.strong_convexity = positive("ridge", ridge)
         self._far = minimiser_norm(loss, ridge, domain)
         self._slope = loss.lipschitz(self._far)
+        # The mean second derivative, and tilt times the covariance of slopes up to L.
         self.smoothness = (loss.smoothness() or 0.0) + tilt * self._slope**2 + ridge
 
     def value(self, w: Floats) -> float:
@@ -70,6 +71,8 @@ class TiltedObjective(Objective):
         losses = self.tilt * ((self.d + 2) * slope * norm + 8 * largest)
         if isinstance(self.loss, Softmax):  # a difference of two numbers as large as the scores
             losses += 8 * self.tilt * (self.loss.classes + self.loss.features * norm)
+        # A weight is off relatively by what its exponent is off absolutely, and by the sum it is
+        # divided by.
         weights = 4 * UNIT * slope * (losses + 16 + math.log2(self.n + 1))
         beta = self.loss.smoothness() or 0.0
         return weights + gradient_rounding(self.n, self.d, slope, beta, self.ridge, norm)
@@ -136,6 +139,7 @@ class TiltedRisk(Risk):
     def factor(self, n: int, radius: float) -> float:
         """C/(n - 1 + C), C = e^{tilt spread}: no row's tilted weight is larger."""
         exponent = self.tilt * self.spread(radius)
+        # C/(n - 1 + C) without e^exponent, which may overflow.
         return 1 / (1 + (n - 1) * math.exp(-exponent))
 
     def sensitivity(self, n: int) -> tuple[float, str]:
@@ -180,6 +184,8 @@ def softmax_spread(classes: int, reach: float) -> float:
     """
     others = classes - 1
     least = np.logaddexp(0.0, math.log(others) - reach * math.sqrt(classes / others))
+    # The bound rises in a and in b, and b falls with a: ends of a cell of both bound what is
+    # inside.
     a = np.linspace(0.0, reach, 4097)
     b = np.sqrt(np.maximum(reach**2 - a**2, 0.0))[:-1]
     with np.errstate(divide="ignore"):  # two classes: no others

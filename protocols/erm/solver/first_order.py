@@ -25,6 +25,7 @@ _MOST_PAIRS, _LOOK_AT_PAIRS = 50_000, 20  # of steps of both players
 def descent(objective: Objective, radius: float, w: Floats, rng: np.random.Generator) -> Floats:
     """Projected gradient descent with step 2/(beta + lambda)."""
     smooth = nearly(objective)
+    # Of the fastest contraction, (kappa - 1)/(kappa + 1) a step.
     step = 2 / (smooth.smoothness + smooth.strong_convexity)
     for t in range(1, _MOST + 1):
         w = smooth.domain.project(w - step * smooth.gradient(w))
@@ -153,6 +154,8 @@ def steps_to(objective: Objective, radius: float, apart: float) -> float:
     Theorem 2.2.3), the residual at most 3 beta times the distance.
     """
     beta, ridge = objective.smoothness, objective.strong_convexity
+    # A residual of 3 beta near is below lambda radius; the last quarter leaves room for rounding
+    # errors.
     near = radius * ridge / (4 * beta)  # a distance whose certificate is below radius
     ratio = (beta + ridge) * apart**2 / (ridge * near**2)
     return 2 * _LOOK + 2 * math.sqrt(beta / ridge) * max(1.0, math.log(ratio))
@@ -160,6 +163,7 @@ def steps_to(objective: Objective, radius: float, apart: float) -> float:
 
 def width_for(objective: Objective, radius: float) -> float:
     """A width at which smoothing moves the minimiser by less than radius/4."""
+    # Ramps of slopes up to 1 take width/2 of F at most: minimisers move by sqrt(width/lambda).
     return objective.strong_convexity * radius**2 / 32
 
 

@@ -174,6 +174,7 @@ def _polished(objective: Objective, radius: float, w: Floats, start: Floats) -> 
     if isinstance(objective, Kinked):
         width = first_order.width_for(objective, radius)
         smooth = objective.smoothed(width)
+    # The smoothed problem's minimiser is less than radius/4 from the other (`width_for`).
     apart, steps = found.radius + radius, 0.0
     if not math.isfinite(apart):
         raise UncertifiedError("the certificate is not finite: a stated constant is wrong")

@@ -53,6 +53,7 @@ def _public(risk: Risk) -> Floats | None:
     rows /= 2 * np.linalg.norm(rows, axis=1, keepdims=True)
     rows *= min(1.0, getattr(risk.loss, "features", 1.0))
     side = np.where(rows[:, 0] > 0, 1.0, -1.0) * min(1.0, getattr(risk.loss, "label_bound", 1.0))
+    # Labels -1 and +1, classes 0 and 1, labels and a group, none: one of them fits.
     for last in ([side], [np.maximum(side, 0.0)], [side, np.zeros(_PROBE)], []):
         made = np.column_stack([rows[:, : columns - len(last)], *last])
         try:

@@ -25,6 +25,7 @@ def newton(objective: Objective, radius: float, w: Floats, rng: np.random.Genera
     Kinks are smoothed, less and less. In an l2 ball the multiplier of its border is found, too.
     """
     if not isinstance(objective, Kinked):
+        # A certificate shows a distance beta/lambda times as large: that is radius/20.
         near = radius * objective.strong_convexity / (20 * objective.smoothness)
         return _within(objective, radius, w, near)
     for width in objective.width * WIDTHS:
@@ -66,6 +67,7 @@ def _within(objective: Objective, radius: float, w: Floats, near: float) -> Floa
             break
         low, high = (more, high) if far > size else (low, more)
         inner = float(apart @ np.linalg.solve(bend + more * np.eye(len(w)), apart))
+        # More and Sorensen (1983): Newton's method on 1/distance, kept in the bracket.
         guess = more + far * far / inner * (far - size) / size
         if not low < guess < high:
             guess = (low + high) / 2 if high < math.inf else 2 * more
@@ -91,6 +93,7 @@ def _descend(objective: Objective, radius: float, w: Floats, more: float, centre
             since = 0
         if size < least:
             best, least = w, size
+        # ||g||/lambda is the certificate: half of it, so that roundings cannot spoil it.
         if since > _PATIENCE or size + objective.rounding(w) <= 0.5 * ridge * radius:
             break
         bend = objective.hessian(w, stride)

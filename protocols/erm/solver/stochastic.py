@@ -82,6 +82,7 @@ def katyusha(objective: Objective, radius: float, w: Floats, rng: np.random.Gene
         full = sums.gradient(anchor) - sums.regulariser_gradient(anchor)
         total, weight, weights = np.zeros_like(w), 1.0, 0.0
         for row in rng.integers(0, n, inner):
+            # tau_1 z + tau_2 anchor + (1 - tau_1 - tau_2) y, tau_2 = 1/2.
             x = first * z + anchor / 2 + (0.5 - first) * y
             one = np.array([row])
             change = sums.row_gradients(x, one)[0] - sums.row_gradients(anchor, one)[0]
@@ -90,6 +91,7 @@ def katyusha(objective: Objective, radius: float, w: Floats, rng: np.random.Gene
             y = sums.regulariser_step(x - slope / (3 * beta), 1 / (3 * beta))
             total, weights = total + weight * y, weights + weight
             weight *= 1 + step * ridge
+            # Only quotients of weights count: all are scaled down before one overflows.
             if weight > 1e100:
                 total, weights, weight = total / weight, weights / weight, 1.0
         anchor = total / weights
@@ -113,10 +115,12 @@ def sdca(objective: Objective, radius: float, w: Floats, rng: np.random.Generato
     far = far - x.T @ (s * signs) / (n * ridge)
     for _ in range(_EPOCHS):
         for row in rng.permutation(n):
+            # A row of zeros has a margin of 0 whatever w is: it moves nothing.
             if not squares[row]:
                 continue
             point = objective.domain.project(far)
             r = signs[row] * float(x[row] @ point) - places[row]
+            # r falls by squares/(lambda n) times the change: to 0, if the slope may go so far.
             new = min(high, max(low, s[row] + ridge * n * r / squares[row]))
             far = far - (new - s[row]) * signs[row] / (n * ridge) * x[row]
             s[row] = new
