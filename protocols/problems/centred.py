@@ -38,6 +38,7 @@ class FeatureMoments(OfLoss):
     @property
     def unit(self) -> float:
         """Of v: L/(sqrt(2) r)."""
+        # ||(x, ||x||^2/r)||^2 is at most 2 r^2: each half may be as long as r.
         return self.norm / (math.sqrt(2) * self.reach)
 
     def values(self, theta: Floats, rows: Floats) -> Floats:
@@ -82,6 +83,8 @@ class Centred(OfLoss):
     def inward(self, theta: Floats) -> Floats:
         """Parameters of z, of the same margins."""
         found = theta.reshape(-1, self.center.size + 1).copy()
+        # <x - center, .> is less by <center, .>: the constant's parameter, times the constant,
+        # makes up for it.
         found[:, -1] += found[:, :-1] @ self.center / self.constant
         found[:, :-1] *= self.scale
         return found.reshape(-1)
@@ -99,6 +102,7 @@ class Centred(OfLoss):
         z = found[:, : self.center.size]
         z -= self.center
         z /= self.scale
+        # The clip that privacy rests on, after any center and scale.
         z *= (self.reach / np.maximum(lengths(z), self.reach))[:, None]
         return found
 

@@ -143,6 +143,7 @@ class L2Ball(Domain):
     def project(self, theta: Floats) -> Floats:
         offset = theta - self._center
         length = float(np.linalg.norm(offset))
+        # A point inside keeps its bits.
         return theta if length <= self.size else self._center + offset * (self.size / length)
 
     @property
@@ -226,6 +227,7 @@ class Simplex(Domain):
         """max(theta - tau, 0) for the tau that gives the sum (Held, Wolfe and Crowder 1974)."""
         theta = theta - theta.max()  # as near to the simplex; far from 0 the sum has no digits
         descending = np.sort(theta)[::-1]
+        # levels[j - 1] is tau where j numbers stay above 0: the most for which all j do.
         levels = (np.cumsum(descending) - self.total) / np.arange(1, self.d + 1)
         tau = levels[np.flatnonzero(descending > levels)[-1]]
         return np.asarray(np.maximum(theta - tau, 0.0))
@@ -243,6 +245,7 @@ class Simplex(Domain):
         return self.total
 
     def reach(self, theta: Floats) -> float:
+        # Farthest is a corner: ||theta - total e_j||^2.
         squares = float(theta @ theta) - 2 * self.total * theta + self.total**2
         return math.sqrt(max(float(squares.max()), 0.0))
 
@@ -270,6 +273,7 @@ class Intersection(Domain):
             raise ParameterError(
                 "ball", (ball.center.tolist(), ball.size), "a ball that meets the domain inside"
             )
+        # 1 + 2 rho/(rho - dist(c, K)) of the theory's slack s ("Intersections").
         self._steepness = 1 + 2 * ball.size / (ball.size - apart)
         self._start = self.project((domain.center + ball.center) / 2)
 
@@ -284,6 +288,7 @@ class Intersection(Domain):
         offset, point = theta - ball.center, domain.project(theta)
         if float(np.linalg.norm(point - ball.center)) <= ball.size:
             return point
+        # The distance to c rises by ||theta - c|| dt at most: a finer t moves no digit of it.
         finest = _UNIT * ball.size / float(np.linalg.norm(offset))
         low, high, point = 0.0, 1.0, domain.project(ball.center)
         while low < (middle := (low + high) / 2) < high and high - low > finest:

@@ -99,6 +99,7 @@ class LinearLoss(Loss):
 
         Sought inside the clip: absolute errors of `prox` would matter for long rows.
         """
+        # A row of zeros has the gradient 0 whatever its factor is.
         caps, squared = clip / np.maximum(norms, 1e-300), norms * norms
         if type(self).prox is not LinearLoss.prox:
             with np.errstate(over="ignore"):  # a ramp that is steep beyond doubles is a step
@@ -129,6 +130,8 @@ class LinearLoss(Loss):
     ) -> Floats:
         """The c between 0 and `end` nearest to c = derivative(margin - step c)."""
         low, high = np.minimum(end, 0.0), np.maximum(end, 0.0)
+        # With a curvature the root is at least so large: the derivative falls by curvature step c
+        # at most.
         c = end / (1 + step * (self.curvature() or 0.0))
         for attempt in range(attempts):
             excess = c - self.derivative(margins - step * c, labels)  # grows with c
@@ -136,7 +139,9 @@ class LinearLoss(Loss):
             done = np.abs(excess) <= tolerance
             if np.all(done | (high - low <= tolerance)):
                 break
+            # Every fourth try halves the bracket, whatever Newton's steps do.
             bend = None if attempt % 4 == 3 else self.second(margins - step * c, labels)
+            # The excess rises with c by 1 + step phi''.
             newton = c - excess / (1 + step * bend) if bend is not None else low
             c = np.where(
                 done, c, np.where((newton > low) & (newton < high), newton, (low + high) / 2)
@@ -162,6 +167,7 @@ class LinearLoss(Loss):
             labels = np.full(_GRID, label)
             slopes = np.asarray(self.derivative(margins, labels), np.float64)
             rises = np.diff(slopes) / (margins[1] - margins[0])
+            # What quotients of doubles round must not refute a true loss.
             slack = 1e-6 * (1 + float(np.abs(slopes).max(initial=0.0))) / reach
             for bad, allowed in (
                 (~np.isfinite(slopes), "of finite derivative"),
@@ -189,6 +195,7 @@ class LinearLoss(Loss):
             apart = np.abs(asked(margins[few], labels[few]) - known[few])
             close = 1e-9 * (1 + np.abs(known).max())
             yield ~(apart <= close), "of each row alone, and not of chance"
+        # Values of this size lose 2^-48 of it, and the step divides.
         slack = 1e-6 * (1 + steepest) + 2.0**-48 * largest / step
         rises = np.diff(values) / step
         kept = (slopes[:-1] - slack <= rises) & (rises <= slopes[1:] + slack)
@@ -262,6 +269,7 @@ class LinearLoss(Loss):
 
     def reach_norms(self, rows: Floats, radius: float) -> Floats:
         """||x|| times the slope over the margins that the row allows."""
+        # hypot: squares of long rows would overflow.
         norms = np.hypot.reduce(rows[:, :-1], axis=1)
         steepest = self.slope(math.inf)
         if not math.isinf(steepest):

@@ -53,6 +53,7 @@ class LocalMinimiser(Query):
                 own = self.loss.gradients_at(persons.spread(ahead), persons.records)
                 after = ahead - (persons.means(own) + self.ridge * ahead) / beta
                 lengths = np.linalg.norm(after, axis=1)[:, None]
+                # Persons who are inside keep their bits; 0/0 of a point at 0 is not taken.
                 after = np.where(lengths > self.radius, after * (self.radius / lengths), after)
                 ahead, theta = after + momentum * (after - theta), after
         return theta - self.center

@@ -71,6 +71,7 @@ class Logistic(LinearLoss):
         The right side rises up to m = 1 + W(1/e).
         """
         far = math.sqrt(PULL / ridge) if ridge > 0 else math.inf
+        # Beyond m = 1 + W(1/e) the pull falls again, and its maximum binds.
         if not ridge > 0 or self.features * far >= 1 + PULL:
             return far
         root: float = scipy.optimize.brentq(
@@ -80,6 +81,7 @@ class Logistic(LinearLoss):
             xtol=1e-300,
             rtol=1e-14,
         )
+        # Outward: the root is a bound.
         return root * (1 + 1e-13)
 
     def gradient_diameter(self, radius: float) -> float:
@@ -115,6 +117,7 @@ class Hinge(LinearLoss):
 
     def derivative(self, margins: Floats, labels: Floats) -> Floats:
         """-y short of the margin, else 0."""
+        # At the kink itself 0 is a subgradient, too.
         return np.where(labels * margins < 1, -labels, 0.0)
 
     def prox(self, margins: Floats, labels: Floats, squared_norms: Floats, beta: float) -> Floats:

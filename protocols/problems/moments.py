@@ -8,6 +8,7 @@ from shuffle_sim.errors import ParameterError, positive, real
 
 def kappa(k: float) -> float:
     """(k - 1)^(k - 1)/k^k: the largest (a - C)/a^k is kappa/C^(k - 1), at a = k C/(k - 1)."""
+    # By logarithms: k^k overflows from k = 144 on.
     return math.exp((k - 1) * math.log(k - 1) - k * math.log(k))
 
 

@@ -60,9 +60,12 @@ class Polytope(Domain):
             np.append(np.zeros(self.d), -1.0),
             np.column_stack([self._normals, np.ones(len(self._normals))]),
             self._offsets / scale,
+            # The ball of an unbounded set would grow for ever; what is unbounded is refused by the
+            # box.
             bounds=[(None, None)] * self.d + [(None, 2.0)],
         )
         center = np.zeros(self.d) if solved.x is None else solved.x[:-1] * scale
+        # Of the center that was found, whatever the solver says of its optimum.
         depth = float((self._offsets - self._normals @ center).min())
         if not depth > 1e-9 * scale:
             allowed = "of a set with an inside: no theta has A theta < b, it is empty or flat"
@@ -83,6 +86,8 @@ class Polytope(Domain):
             tops.append(float(duals @ limits))
             errors.append(float(np.abs(way - duals @ self._normals).sum()))
         error = max(errors) + (len(self._normals) + self.d) * _UNIT
+        # max |theta| <= max(tops)/(1 - error) itself, as each theta_j is at most tops + error max
+        # |theta|.
         spread = np.array(tops) + error / (1 - error) * max(tops)
         return Box(self.d, self._center - spread[1::2], self._center + spread[::2])
 
@@ -104,10 +109,13 @@ class Polytope(Domain):
             raise ProjectionError("a point that is not finite has no projection")
         unit = np.append(np.zeros(self.d), 1.0)
         for _ in range(4):
+            # Scaled by the distance to the set: first the largest gap, then what the last try
+            # found.
             system = np.vstack([-self._normals.T, gaps / far])
             weights = scipy.optimize.nnls(system, unit)[0]
             active = weights > 0
             point = theta + self._onto(active, theta)
+            # Once more from near: the first step has lost digits by its length.
             point = point + self._onto(active, point)
             length = float(np.linalg.norm(theta - point))
             worst = self._unproven(theta, point, length)
@@ -131,6 +139,7 @@ class Polytope(Domain):
         error = max(0.0, length * error - 4 * _UNIT * self.radius)  # beyond a rounding of points
         proven = error * self.diameter + length * float(duals @ np.maximum(rooms[near], 0.0))
         outside = -float(rooms.min()) / self._rounding
+        # Half of the stated slack: what is computed here is rounded, too.
         return float(max(2 * proven / self.slack(length), outside))
 
     def slack(self, far: float) -> float:

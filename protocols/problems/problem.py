@@ -141,6 +141,7 @@ class Problem:
     @property
     def reach(self) -> float:
         """Distance from the start to the minimiser at most."""
+        # Over an intersection either may be the smaller.
         return min(self.domain.reach(self.origin), self.domain.diameter)
 
     @cached_property
@@ -221,6 +222,7 @@ def minimiser_norm(loss: Loss, strong_convexity: float, domain: Domain) -> float
     Source: docs, theory, Output perturbation, "Sensitivity". At a minimiser w the slope along w is
     not positive. Needs 0 in the domain.
     """
+    # Without 0 in the domain <slope, w> <= 0 does not hold at minimisers.
     if not strong_convexity > 0 or np.any(domain.project(np.zeros(domain.d))):
         return domain.radius
     ridge = strong_convexity - loss.strong_convexity()

@@ -84,6 +84,7 @@ class Huber(Regression):
         """r^2/2 up to the threshold k, then k |r| - k^2/2."""
         size = np.abs(margins - labels)
         inside = np.minimum(size, self.threshold)
+        # Both branches in one: size^2/2, and k size - k^2/2.
         return np.asarray(inside * (size - inside / 2))
 
     def derivative(self, margins: Floats, labels: Floats) -> Floats:
@@ -101,6 +102,7 @@ class Huber(Regression):
 
     def pull(self) -> float:
         """(y - m) m is at most y^2/4, and a slope at most the threshold."""
+        # Beyond the label the slope points back: m counts up to y.
         return min(self.label_bound**2 / 4, self.threshold * self.label_bound)
 
     def slope(self, reach: float) -> float:

@@ -93,10 +93,12 @@ def row_slopes(loss: Loss, d: int, rows: Floats, radius: float) -> Floats:
     """
     if type(loss) is Softmax:
         return loss.reach_norms(rows, radius)
+    # ||2 w||_1 <= 2 sqrt(d) r: the cross-polytope with these corners holds 2 w.
     near, origin = 2 * math.sqrt(d) * radius, np.zeros(d)
     with np.errstate(over="ignore", invalid="ignore"):
         slopes = dense(loss.gradients(origin, rows))
         middle = np.asarray(loss.values(origin, rows), np.float64)
+        # The tangent at 0 is below f on the ball, and this is its least value there.
         low = middle - radius * np.hypot.reduce(slopes, axis=1)
 
         def at(length: float) -> Floats:  # (2, d, users)
@@ -109,6 +111,7 @@ def row_slopes(loss: Loss, d: int, rows: Floats, radius: float) -> Floats:
             held: NDArray[np.bool_] = values - middle - rises >= -_ROUNDING * sizes
             return np.asarray(held.all(axis=(0, 1)))
 
+        # Any L > 0 bounds; the far one leaves 1/1024 of M - 2 m in a loss that grows linearly.
         inner, outer = at(near), at(_FAR * near)
         top = inner.max(axis=(0, 1))
         held = convex(near, inner) & convex(_FAR * near, outer)

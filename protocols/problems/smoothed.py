@@ -54,6 +54,7 @@ class Smoothed(LinearLoss):
         return self.loss.label_bound
 
     def value(self, margins: Floats, labels: Floats) -> Floats:
+        # The best s is t - c/b, and b/2 (t - s)^2 = c^2/(2 b).
         c = self.derivative(margins, labels)
         return np.asarray(
             self.loss.value(margins - c / self.curve, labels) + c * c / 2 / self.curve

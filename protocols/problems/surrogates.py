@@ -72,6 +72,7 @@ class Clipped:
         """The sum of the rows' gradients at a point, shape (d,)."""
         values = self.each(point, rows)
         if isinstance(values, Scaled):
+            # One product, without a matrix of scaled rows.
             return np.asarray(values.factors @ values.rows)
         return np.asarray(values.sum(axis=0))
 
@@ -89,6 +90,8 @@ class Clipped:
         else:
             caps = self.clip / np.maximum(norms, 1e-300)
             factors = np.clip(loss.derivative(margins, labels), -caps, caps)
+        # NaN is what a loss gives where infinities cancel; a row that has it must not spoil the
+        # sum.
         return Scaled(x, np.where(np.isnan(factors), 0.0, factors), norms * norms)
 
     def _raw(self, points: Floats, rows: Floats) -> Floats:
@@ -146,6 +149,7 @@ def bounded(rows: Floats) -> Floats:
     if np.abs(rows).max(initial=0.0) <= LARGEST / math.sqrt(rows.shape[1]):  # False for NaN
         return rows
     kept = np.where(np.isfinite(rows).all(axis=1, keepdims=True), rows, 0.0)
+    # The length of several numbers of 10^308 is no double.
     kept = np.clip(kept, -1e300, 1e300)
     norms = np.hypot.reduce(kept, axis=1, keepdims=True)
     return np.asarray(kept * (LARGEST / np.maximum(norms, LARGEST)))
