@@ -232,12 +232,11 @@ class Phases(PhaseChain):
         """
         _, sizes = cls._best(setting, choices)
         optimiser: type[Optimiser[Any]] = choices["optimiser"]
-        made = _chained(
-            setting,
-            sizes,
-            lambda each: optimiser.calibrated_for(each, Choices()),
-            attrgetter("bound"),
-        )
+
+        def make(each: Setting) -> Optimiser[Any]:
+            return optimiser.calibrated_for(each, Choices())
+
+        made = _chained(setting, sizes, make, attrgetter("bound"))
         given = {"phases", "growth"} <= choices.given.keys()
         why = "given" if given else f"smallest final bound {made[-1].bound:.4g}"
         facts = {"phases": f"{len(sizes)}, of {sizes} users: {why}"}
