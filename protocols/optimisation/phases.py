@@ -333,6 +333,7 @@ def _chained(
 ) -> list[T]:
     """What is made for groups of these sizes, each started as near as the bound before allows."""
     problem, made = setting.problem, []
+    # lambda/2 r^2 <= F(start) - F* <= L r: no start is farther than 2 L/lambda.
     distance = min(setting.distance, 2 * problem.objective_lipschitz / problem.strong_convexity)
     for size in sizes:
         made.append(make(dataclasses.replace(setting, n=size, initial_distance=distance)))
@@ -342,7 +343,7 @@ def _chained(
 
 
 def _sizes(n: int, k: int, r: float) -> list[int]:
-    """Groups proportional to r^i that use all n users."""
+    """Groups proportional to r^i that use all n users; 1e-9: an edge may round below n."""
     weights = np.power(r, np.arange(k))
     edges = np.floor(np.append(0.0, np.cumsum(weights)) / weights.sum() * n + 1e-9).astype(int)
     return [int(size) for size in np.diff(edges)]

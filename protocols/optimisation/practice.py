@@ -66,6 +66,8 @@ def clipped(setting: Setting) -> Problem:
         return whole
     rows = 1.0 if classes else getattr(loss, "features", math.inf) / loss.start_norm()
     gain, beta = _gain(dataclasses.replace(setting, problem=whole), None)
+    # The gain falls with the clip, so this share leaves sqrt(gain beta/(_STEP share)) =
+    # _ROUNDS_LEFT rounds.
     share = max(CLIP[classes] * rows, gain * beta / _STEP / _ROUNDS_LEFT[classes] ** 2)
     return dataclasses.replace(problem, norm_bound=min(1.0, share) * longest)
 
@@ -82,6 +84,8 @@ def _gain(setting: Setting, smoothing: float | None) -> tuple[float, float]:
     problem = setting.problem
     beta = max(problem.planned_smoothness(smoothing or smoothing_of(problem.loss)), 1e-300)
     unit = _unit(setting)
+    # eta T^2/4 times the noise of a round is how far noise moves a flat direction
+    # (`Momentum.tuned`).
     return 4 * REACH[_of_classes(problem.loss)] / unit if unit > 0 else math.inf, beta
 
 
@@ -105,6 +109,7 @@ def smoothing_of(loss: Loss) -> float | None:
     """beta of the envelope of a loss with kinks; None for a smooth one."""
     if loss.smoothness() is not None:
         return None
+    # A ramp over margins of length h bends by 1/h, times ||x||^2, which `start_norm` stands for.
     return loss.start_norm() ** 2 / _SMOOTHING[_of_classes(loss)]
 
 
@@ -145,6 +150,7 @@ class FeatureCentring:
             return cls()
         blocks = loss.classes if isinstance(loss, MultiClass) else 1
         least, longest = _CENTRED_LENGTH[_of_classes(loss)]
+        # What the constant leaves of the bound of the whole row.
         reach = math.sqrt(max(getattr(loss, "features", 0.0) ** 2 - constant**2, 0.0))
         if not (0 < reach < math.inf) or problem.d == blocks:
             return cls()
@@ -177,8 +183,10 @@ class FeatureCentring:
         length = float(mean @ mean)
         lost = noise**2 * self.features
         mean = mean * (max(0.0, 1 - lost / length) if length > 0 else 0.0)
+        # `squared` has the noise of the mean times reach: below it a spread is noise.
         least = max(_LEAST_SPREAD**2 * self.reach**2, noise * self.reach)
         spread = max(squared - float(mean @ mean), least)
+        # (x - mean)/scale has the root mean square reach/wide; rows are never made shorter.
         scale = min(self.wide * math.sqrt(spread) / self.reach, 1.0)
         return Centred(loss, mean, scale, self.constant, self.reach)
 
@@ -251,11 +259,13 @@ class Momentum:
     def step(self, state: MomentumState, gradient: Floats, domain: Domain) -> MomentumState:
         """The state after a gradient at `ahead`."""
         age, eta = state.age, state.eta
+        # Noise alone points along the last move by `noise` times its length, in standard deviation.
         limit = _OVERSHOT * self.noise * float(np.linalg.norm(state.moved))
         if float(gradient @ state.moved) > limit:
             age, eta = 0, eta * _BRAKE
         theta = domain.project(state.ahead - eta * gradient)
         moved = theta - state.theta
+        # Nesterov's weights t/(t + 3); a new beginning has no momentum.
         ahead = theta + age / (age + 3) * moved
         return dataclasses.replace(
             state,

@@ -103,6 +103,8 @@ class Setting:
 
     def squared_noise(self, batch: int, rounds: int = 1) -> float:
         """rho^2 = E ||noise of an average of `batch` gradients||^2, all asked `rounds` times."""
+        # Squares of mu add up over the rounds; the trust model says how much more than a curator's
+        # it is.
         unit = math.sqrt(rounds) / self._mu * self.trust.noise(batch, self.noise_ratio)
         return self.problem.d * (2 * self.problem.lipschitz * unit / batch) ** 2
 
@@ -115,6 +117,7 @@ class Setting:
         """
         batch, rounds = choices["batch"], choices["rounds"]
         if batch is None and rounds is None:
+            # At n = 10^4 they are 2 % apart.
             times = np.unique(np.geomspace(1, self.n, 500).round()).astype(int).tolist()
             tried = [(self.n // t, t) for t in times]
         else:

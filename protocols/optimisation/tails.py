@@ -29,7 +29,9 @@ def bins_of(loss: Loss, radius: float, scale: float, rows: Floats) -> NDArray[np
     known: NDArray[np.bool_] = np.asarray(np.isfinite(rows).all(axis=1))
     with np.errstate(over="ignore"):
         reach = loss.reach_norms(np.where(known[:, None], rows, 0.0), radius)
+    # NaN after an overflow: such a row is long.
     reach = np.where(known, np.nan_to_num(reach, nan=math.inf, posinf=math.inf), 0.0)
+    # A value on an edge counts below it: edges are upper ones.
     return np.asarray(np.searchsorted(scale * EDGES, reach))
 
 
@@ -70,6 +72,8 @@ class Tails:
     def moment(self, power: int, place: int) -> float:
         """E min(A, C)^power at most, by upper edges, C the edge at `place`."""
         edges = self.scale * EDGES[: place + 1]
+        # Noise makes counts negative; a moment is a sum of what is not.
         inside = float(np.maximum(self.counts[: place + 1], 0.0) @ edges**power)
         above = max(0.0, float(self.counts[place + 1 :].sum())) * float(edges[-1]) ** power
+        # Above 0, as moments must be, even where noise leaves nothing.
         return max((inside + above) / self.users, float(edges[0]) ** power)

@@ -51,6 +51,7 @@ class Then(Algorithm[Any, Any]):
 
     def update(self, state: Any, estimate: Any) -> Any:
         if not isinstance(state.stage, Algorithm):
+            # What was asked once is its own result.
             return self._begun((*state.results, estimate))
         inner = state.stage.update(state.inner, estimate)
         if state.stage.plan(inner) is not None:
