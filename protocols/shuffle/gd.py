@@ -64,12 +64,16 @@ class ShuffleGD(Averaged):
             if kinks
             else 2 / max(problem.planned_smoothness(), 1e-300)
         )
+        # Where R^2/(2 eta T) = eta cost, unless the step would not be stable.
         eta = min(distance / math.sqrt(2 * rounds * cost), stable)
         found = (distance**2 / (2 * eta * rounds) + eta * cost, eta)
         if not kinks:
             beta = problem.planned_smoothness()
+            # Of the descent lemma's bound without its pole at eta beta = 1; tried beside fractions
+            # of 1/beta.
             free = distance / math.sqrt(2 * rounds * max(noise / 2 + spread, 1e-300))
             etas = np.append(_FRACTIONS / max(beta, 1e-6 / distance), free)
+            # The bound has 1 - eta beta in a denominator.
             etas = etas[etas * beta < 0.999]
             start = distance**2 / (2 * etas * rounds) + length * distance / rounds
             bounds = start + etas * (noise / (2 * (1 - etas * beta)) + spread)

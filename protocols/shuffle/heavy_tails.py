@@ -70,6 +70,7 @@ def planned_clip(
 
     def cost(clip: float) -> float:
         setting = Setting(n=n, problem=clipped(problem, clip, moments.root), privacy=privacy)
+        # Gradients off by B(C) cost <bias, theta - theta*> in each step, D B(C) at most.
         bias = problem.domain.diameter * moments.bias(clip)
         return kind.expected_bound(setting, Choices(given)) + bias
 
@@ -118,6 +119,7 @@ class TailBins(Query):
     scale: float = 1.0
 
     def __call__(self, rows: Floats) -> Floats:
+        # One bin of length 1: the vector sum's norm bound holds without a clip.
         return np.asarray(np.eye(BINS)[bins_of(self.loss, self.radius, self.scale, rows)])
 
 
@@ -206,6 +208,7 @@ class Piloted(Then, Protocol[Any]):
     def _chosen(self, counts: Floats) -> FirstOrder[Any]:
         """With the clip of the least bound at the histogram's tails, E (A - C)_+ ~ C P(A > C)."""
         tails = Tails(counts, self.pilot, self.privacy.epsilon, self.scale)
+        # Three standard deviations of one count: a tail that looks empty may hold as many.
         floor = 3 * math.sqrt(self.mean.squared_noise / BINS) * self.pilot
         above = np.cumsum(counts[::-1])[::-1][1:]
         common: dict[str, Any] = {"n": self.n - self.pilot, "privacy": self.privacy}
@@ -217,6 +220,7 @@ class Piloted(Then, Protocol[Any]):
         def bound(place: int) -> float:
             tried = problem(place)
             cost = self.kind.expected_bound(Setting(problem=tried, **common), Choices())
+            # E (A - C)_+ ~ C P(A > C), for tails of index 2 and more.
             share = max(float(above[place]), floor) / self.pilot
             return cost + tried.domain.diameter * tried.lipschitz * min(share, 1.0)
 

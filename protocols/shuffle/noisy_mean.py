@@ -109,6 +109,8 @@ class NoisyMean:
 
     def estimate(self, tally: Tally) -> Floats:
         """The average over the reports received."""
+        # By reports received: dividing by the users planned would shorten the gradient where some
+        # drop out.
         return self.randomizer.estimate(tally) / max(tally.reports, 1)
 
     def spec(self, cohort: Cohort, query: Query) -> RoundSpec:

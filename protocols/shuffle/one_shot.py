@@ -133,12 +133,14 @@ class OneShotAverage(Protocol[Any]):
         rows[:, -1] = 1.0
         objective = self.risk.objective(rows)
         objective.n = records
+        # `demand_radius` asks for 10 times what doubles round; twice that.
         radius = max(radius, 20 * objective.least_radius)
         demand_radius(radius, objective.least_radius)
         moved, risk = None if whole else records, self.risk
         self.query = CertifiedMinimiser(problem.loss, risk.ridge, risk.shape, radius, solver, moved)
         slope, size = self.risk.lipschitz, problem.domain.radius
         square = float(total.randomizer.variance(n).sum()) / n**2
+        # One person's minimiser generalises so well, and the mean is no worse (Jensen).
         added = 2 * slope**2 / (self.risk.strong_convexity * records)
         added += slope * (math.sqrt(square) + radius)
         ridge = self.risk.ridge  # over R^d of the objective with the ridge, else without
@@ -173,6 +175,7 @@ class OneShotAverage(Protocol[Any]):
             ParameterError: naming the parameter, its value and what is allowed.
         """
         risk = Risk.of(problem)
+        # Minimisers at the border must not be cut by a rounding.
         bound = risk.reach * (1 + 1e-9)
         if one_of("protects", protects, Unit) == Unit.PERSON:
             total = VectorSum.calibrated(
@@ -256,15 +259,20 @@ def _steps(
         raise ParameterError("delta", 0.0, "above 0: binomial noise has a delta")
     central = gaussian.sigma(privacy.epsilon, privacy.delta)
     honest, nu = honest_users(honest_fraction, n), nus_near(privacy.delta, max(2, d))[0]
+    # Rounding and noise have n (b + 1)/4 in all, honest noise n' b/4: b room >= 1 makes that the
+    # central one.
     room = real("noise_ratio", noise_ratio, 0.0, 1e6) ** 2 * honest / n - 1
 
     def steps(b: int) -> int:
+        # sqrt(n (b + 1))/2 steps are the noise, to be noise_ratio central times the shift of
+        # g/times.
         return max(1, math.ceil(times * math.sqrt(n * (b + 1)) / (2 * noise_ratio * central)))
 
     def enough(b: int) -> bool:
         sigma, shift, dims, _ = BinomialShiftEvent(honest, b, P, steps(b) / times, d).round(nu)
         return delta_one_round(privacy.epsilon, sigma, shift, dims, nu) <= privacy.delta
 
+    # A little below b = 1/room, as binomial noise is no Gaussian; then doubled until it is enough.
     low = max(1, math.floor(0.98 / room)) if room > 1e-6 else _MOST_BITS
     high = low
     while high < _MOST_BITS and not enough(high):

@@ -127,6 +127,7 @@ class FirstOrder(Optimiser[StateT], Protocol[StateT]):
         Raises:
             DivergedError: if the state is not finite any more.
         """
+        # The ridge is public: nobody sends it, so it has no noise and no part in the clip.
         gradient = np.asarray(estimate, np.float64) + self.problem.ridge * self.point(state)
         if not np.isfinite(gradient).all():
             raise DivergedError(state.round)

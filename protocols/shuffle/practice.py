@@ -57,6 +57,7 @@ class PracticalDescent(FirstOrder[MomentumState]):
             return None
         loss, smoothing = state.centred or self.problem.loss, self.smoothing
         if state.round < self.momentum.looks.rounds:
+            # Its gradients are no longer than L: the same randomizer and event serve.
             loss, smoothing = self.momentum.looks.asked(self.problem.loss), None
         query = self.asks(loss, self.point(state), smoothing)
         return self.mean.spec(self.cohort(state), query)
@@ -95,6 +96,7 @@ class PracticalDescent(FirstOrder[MomentumState]):
             (batch, _), times = batching(n, choices["batch"], made.rounds), 1
         mean = NoisyMean.calibrated_for(setting, batch, times)
         noise = mean.squared_noise_in(setting, times) / problem.d
+        # Other users answer in each round: along a direction their means differ by so much at most.
         sampling = problem.spread**2 / batch if sequential else 0.0
         facts = f"noise of a round {math.sqrt(noise):.3g} per coordinate; no bound is proven"
         choices.choose("trust", setting.trust, facts)

@@ -104,6 +104,7 @@ class UserLevel(FirstOrder[CarriedState[InnerT]], Generic[InnerT]):
         if (self.mean.d, self.mean.norm_bound) != (d, bound):
             allowed = f"of {d} coordinates with norm bound {bound:g}"
             raise ParameterError("mean", (self.mean.d, self.mean.norm_bound), allowed)
+        # The theorem needs an event that is the same for every radius.
         if self.mean.within(bound / 2).event != self.mean.event:
             raise ParameterError("mean", self.mean, "without a rotation: radii change")
         if self.rounds < self.centring.rounds(1):
@@ -168,6 +169,7 @@ class UserLevel(FirstOrder[CarriedState[InnerT]], Generic[InnerT]):
         Raises:
             DivergedError: if the state is not finite any more.
         """
+        # Center and point of the round that was asked; both move below.
         mean, asked_at = np.asarray(estimate, np.float64) + state.center, self.point(state)
         after = state
         if self.centring.is_step(state.round):
@@ -249,6 +251,7 @@ class UserLevel(FirstOrder[CarriedState[InnerT]], Generic[InnerT]):
         times = first.rounds if first.batch == setting.n else 1
         problem, spec = setting.problem, setting.sum_of(first.batch, times)
         mean = NoisyMean.calibrated(spec, problem.lipschitz, setting.noise_ratio, setting.encoding)
+        # Bits are whole numbers, so the noise is not quite the one that was planned for.
         noise = mean.squared_noise_in(setting, times) / problem.lipschitz**2
         plans = cls._plans(setting, choices, first.batch, first.rounds, noise) or [first]
         plan = _fewest(plans)

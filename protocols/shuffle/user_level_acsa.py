@@ -95,6 +95,7 @@ class UserLevelACSA(UserLevel[AcceleratedState]):
         centring, t = with_drift(case.centring, beta), np.arange(1.0, T + 1)
         # theta_md moves by a_t |theta_t - theta_{t-1}| + a_{t+1} |theta_t - theta_ag| at most.
         radii = centring.radii(4 * problem.domain.diameter / (t[:-1] + 1))
+        # The proof of AC-SA weights a round's squared noise by t^2.
         square = noise * float(t**2 @ radii**2 / (t @ t))
         if case.batch < setting.n:
             square += problem.spread**2 / case.batch

@@ -74,6 +74,7 @@ class UserLevelGD(UserLevel[AverageState]):
         problem, centring, T = setting.problem, case.centring, case.steps
         kinks, length, R = not problem.smooth, problem.objective_lipschitz, setting.distance
         beta = problem.planned_smoothness()
+        # With kinks the ridge alone limits the step: the envelope's beta is 1/eta.
         stable = 1 / max(problem.ridge, 1e-300) if kinks else 1 / max(beta, 1e-300)
         scale = R / (length * math.sqrt(T))
         etas = np.minimum(np.geomspace(1e-5, 1e5, 400) * scale, 0.95 * stable)
@@ -85,10 +86,15 @@ class UserLevelGD(UserLevel[AverageState]):
         radius = np.full(etas.size, limit)
         if centring.carried:
             # sum |move|^2 <= 4 eta (L R + eta sum |noise|^2), where eta beta <= 1.
+            # Root mean square of moves without noise; where nothing is proven each is at most eta
+            # L.
             still = np.where(smooth, 2 * np.sqrt(etas * length * R / T), etas * length)
+            # Minkowski over the recursion of radii: moves count with a^k beta/(1 - a^(k+1)).
             pushed = centring.contraction**centring.recentring * drift / (1 - centring.rate)
             level = centring.spread / (1 - centring.contraction) + pushed * still
+            # Noise moves theta, and its length is kappa times the radius: solved for the radius.
             held = 1 - pushed * 2 * etas * kappa
+            # The first radius fades by a^(k+1) a step: its share of a root mean square over T.
             start = centring.first() / math.sqrt(T * (1 - centring.rate**2))
             found = np.where(held > 0, level / np.maximum(held, 1e-12), np.inf) + start
             radius = np.minimum(limit, found)

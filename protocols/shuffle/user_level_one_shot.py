@@ -126,6 +126,7 @@ class UserLevelOneShot(Optimiser[ChainState], Protocol[ChainState]):
     def calibrated_for(cls, setting: Setting, choices: Choices) -> Self:
         problem, n = setting.problem, setting.n
         demand_bounded(problem)
+        # Two points of the ball around 0, a minimiser and a center, are no farther apart.
         limit, strong = 2 * problem.domain.radius, problem.strong_convexity
         if not strong > 0:
             raise ParameterError("strong_convexity", strong, "above 0: take a ridge")
@@ -135,6 +136,8 @@ class UserLevelOneShot(Optimiser[ChainState], Protocol[ChainState]):
         def made(rounds: int) -> tuple[float, float, float]:
             """(last noise, tau, a)."""
             unit = math.sqrt(setting.squared_noise(n, rounds) / problem.d) / problem.lipschitz
+            # `Centring` refuses 1; a chain that does not contract is of one round, unless more are
+            # asked for.
             a, radius = min(unit * tail, 0.999), limit
             tau = min(limit, spread * (1 + 1 / math.sqrt(n)))
             for _ in range(rounds - 1):
