@@ -72,6 +72,7 @@ class BinomialRandomizer(SumRandomizer):
         integer("b", self.b)
         real("p", self.p, 0.0, 0.5)
         check_domain(self.lower, self.width, self.norm_bound)
+        # Estimates are doubles, which tell no more apart.
         integer("g + b", self.g + self.b, high=2**53)
 
     @cached_property
@@ -112,6 +113,8 @@ class BinomialRandomizer(SumRandomizer):
 
     def _quick(self, xs: Values) -> bool:
         """Whether the kernels can round the values."""
+        # A ball lies around 0 (`check_domain`): a range far from it would lose digits in the
+        # kernels' value * scale + offset.
         return self.norm_bound is not None and self.g <= MAX_STEPS and len(xs) > 0
 
     def _columns(self, xs: Values) -> tuple[Floats, Floats | None, float, float]:
@@ -142,6 +145,7 @@ class BinomialRandomizer(SumRandomizer):
         return np.asarray(self._rounded(xs, rng).sum(axis=0) + self._noise(len(xs), rng))
 
     def _noise(self, users: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        # Bin(b, p) of all users together are one binomial: nobody needs them one by one.
         noise: NDArray[np.int64] = rng.binomial(self.b * users, self.p, self.labels)
         return noise
 
@@ -192,6 +196,7 @@ class BinomialRandomizer(SumRandomizer):
         scaled = float(
             np.clip((np.atleast_1d(x)[label] - self.lower) * self.g / self.width, 0.0, self.g)
         )
+        # At the upper end the last step, all of whose mass is at its top.
         floor = min(int(scaled), self.g - 1)
         noise = scipy.stats.binom.pmf(np.arange(self.b + 1), self.b, self.p)
         pmf = np.zeros(self.g + self.b + 1)
@@ -218,6 +223,7 @@ class BinomialRandomizer(SumRandomizer):
         """
         check_ball(self.labels, self.lower, self.width, self.norm_bound)
         if query.apart < self.width:
+            # The values of neighbours are less than a range apart, so fewer steps.
             shift = self.g * (query.apart / self.width)
             return BinomialShiftEvent(users, self.b, self.p, shift, self.labels)
         return BinomialSumEvent(users, self.b, self.p, self.g, self.labels)

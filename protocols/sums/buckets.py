@@ -88,9 +88,12 @@ class BucketRandomizer(SumRandomizer):
         row = self._biases(np.atleast_2d(x))[0]
         for first in range(0, self.sent, self.bucket):
             place = first + int(rng.integers(self.bucket))
+            # Fresh and secret for each bucket; the coin is exact in integers: 52 bits are a half,
+            # and |v| is rounded down to 2^-53 ("The protocol").
             units = int(abs(row[place]) * 2**53)
             right = int(rng.integers(2**53)) < 2**52 + units
             words.append(2 * place + int(right == (row[place] >= 0)))
+        # Each message on its own: what one user says of two buckets must not travel together.
         return self.singly(np.array(words))
 
     def _biases(self, rows: Floats) -> Floats:
@@ -111,6 +114,7 @@ class BucketRandomizer(SumRandomizer):
             places = starts + rng.integers(self.bucket, size=shape)
             v = self._of_turned(np.take_along_axis(piece, places, axis=1))
             units = (np.abs(v) * 2.0**53).astype(np.int64)
+            # The top 53 bits of a word: the coin of `randomize`.
             coins = (rng.bit_generator.random_raw(v.size) >> 11).astype(np.int64).reshape(shape)
             words[first : first + step] = 2 * places + ((coins < 2**52 + units) == (v >= 0))
         return self.singly(words.reshape(-1), np.full(len(xs), self.buckets))
@@ -128,6 +132,7 @@ class BucketRandomizer(SumRandomizer):
 
     def estimate(self, tally: Tally) -> Floats:
         """The analyzer: (c D B/(2 a)) (plus - minus) of each coordinate, rotated back."""
+        # Words 2 j and 2 j + 1 are minus and plus of coordinate j.
         minus, plus = tally.dense(2 * self.sent).reshape(-1, 2).T
         worth: float = self.span * self.norm_bound * self.bucket / (2 * self.a)
         sums: Floats = worth * (plus - minus).astype(np.float64)
@@ -148,6 +153,7 @@ class BucketRandomizer(SumRandomizer):
 
     def manipulation(self, attackers: int, reports: int) -> float:
         """One message in each bucket, all agreeing: k sqrt(B)/(2 a) norm bounds in l2."""
+        # s messages in directions that are orthogonal: sqrt(s) times one, and k = span sqrt(d').
         flat = self.span * math.sqrt(self.sent * self.bucket)
         return attackers * flat * self.norm_bound / (2 * self.a)
 

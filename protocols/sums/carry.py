@@ -83,6 +83,7 @@ class CarryRandomizer(SumRandomizer):
             raise ParameterError("span, rotation", (self.span, self.rotation), "of vectors only")
         if self.rotation is not None:
             integer("rotation", self.rotation, 0, 2**63 - 1)
+        # The event refuses what the theorem does not hold for: g, r, b, levels, span.
         self._event(1)
 
     @property
@@ -157,6 +158,7 @@ class CarryRandomizer(SumRandomizer):
     def _scaled(self, xs: Values) -> Floats:
         """In steps, shape (users, sent)."""
         above = (self._clipped(xs) - self.lowest) * (self.g / self.width)
+        # Clipped again: in floats (y - lowest) g/width may pass the last step by a rounding error.
         return np.clip(above, 0.0, self.steps, out=above) + self.start
 
     def _numbers(self, xs: Values, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -181,6 +183,7 @@ class CarryRandomizer(SumRandomizer):
     def _quick(self, xs: Values) -> bool:
         """Whether the kernels can draw the numbers."""
         small = self.largest <= MAX_NUMBER and self.levels <= MAX_LEVELS
+        # Far from 0 the kernels' value * scale + offset would lose the digits that its parts share.
         return small and abs(self.lower) <= self.width and len(xs) > 0
 
     def _split(self, xs: Values, rng: np.random.Generator) -> Split:
@@ -202,6 +205,7 @@ class CarryRandomizer(SumRandomizer):
             return digit_counts(self._split(xs, rng), self.levels, kind)
         rounded = self._numbers(xs, rng)
         coins = rng.integers(0, 2**self.levels, rounded.shape)
+        # T = A + C in place of a loop over carries: "The protocol", closed form.
         rounded += coins
         counts = np.empty((*rounded.shape, self.levels + 1), np.int64)
         for level in range(self.levels):
@@ -220,12 +224,14 @@ class CarryRandomizer(SumRandomizer):
             return Messages(self.alphabet, self.per_label, packed)
         counts, edges = self.counts(xs, rng), self.alphabet.edges
         place = np.arange(self.alphabet.width) - np.repeat(edges[:-1], np.diff(edges))
+        # Under each label the ones come first: the order is no secret, the shuffler draws another.
         bits = place < counts[:, self.alphabet.label_of]
         return Messages.from_symbols(self.alphabet, bits.astype(np.uint8)[:, :, None])
 
     def totals(self, tally: Tally) -> NDArray[np.int64]:
         """The exact sum of the numbers of all reports, shape (sent,)."""
         ones = tally.sums.reshape(self.sent, self.levels + 1)
+        # X = 2^L ones(L) + sum 2^l (ones(l) - R), in which all R together count 2^L - 1 times.
         weights = 2 ** np.arange(self.levels + 1, dtype=np.int64)
         return np.asarray(ones @ weights - tally.reports * (2**self.levels - 1))
 
@@ -249,6 +255,8 @@ class CarryRandomizer(SumRandomizer):
     def reach(self) -> tuple[float, float]:
         """How far only ones move a coordinate that is sent up from datum 0, and only zeros down."""
         carried, step = 2**self.levels - 1, self.width / self.g
+        # Only ones say D = 1 at each level, 2^L - 1 in all,
+        # and a full rest; only zeros D = -1 and 0.
         most = carried + 2**self.levels * self.top
         up = step * (most - self.center) + self.lowest
         return up, step * (carried + self.center) - self.lowest
@@ -262,6 +270,7 @@ class CarryRandomizer(SumRandomizer):
         if self.rotation is None or self.norm_bound is None:
             return opposite_ends(self.coordinates, self.lower, self.width, self.norm_bound)
         first = unrotated(np.eye(1, self.sent)[0], self.rotation, self.coordinates)
+        # Cut to d of its coordinates it is shorter than 1.
         end = first * (self.norm_bound / float(np.linalg.norm(first)))
         return -end, end
 
@@ -277,6 +286,7 @@ class CarryRandomizer(SumRandomizer):
         spline = carry.law(w, self.r, self.b)
         pmf[math.floor(w) : math.floor(w) + len(spline)] = spline
         for _ in range(level):
+            # To an even length, with an empty pair in which the last carry finds room.
             pmf = np.append(pmf, np.zeros(len(pmf) % 2 + 2))
             carried = np.append(0.0, pmf[1:-1:2]) / 2  # an odd number 2 c - 1 comes to c by half
             pmf = pmf[::2] + pmf[1::2] / 2 + carried

@@ -59,6 +59,7 @@ def admitted(
         raise ParameterError("data.shape", rows.shape, f"{labels} number(s) for each user")
     if isinstance(values, Scaled) and norm_bound is not None:
         squares = values.norms_squared
+        # 1e-12 is more than the rounding of a norm, and less than the margins of accountants.
         if squares.max(initial=0.0) <= norm_bound**2 * (1 + 1e-12):  # as most gradients are
             return values, 0
         # Rows stay where they are: the kernels multiply, round and add in one pass.
@@ -72,6 +73,7 @@ def admitted(
     with np.errstate(over="ignore"):
         norms = np.sqrt(np.einsum("ij,ij->i", values, values))
     over = np.flatnonzero(~(norms <= norm_bound))  # an overflow to infinity is long, too
+    # Its largest number comes first: squares of 1e200 would overflow, and of 1e-200 vanish.
     unit = values[over] / np.abs(values[over]).max(axis=1, keepdims=True)
     inside = values.copy()
     inside[over] = unit * (norm_bound / np.sqrt(np.einsum("ij,ij->i", unit, unit)))[:, None]
@@ -93,6 +95,7 @@ def check_domain(lower: float, width: float, norm_bound: float | None) -> None:
     if norm_bound is not None:
         real("norm_bound", norm_bound, *MAGNITUDES, closed=(True, True))
         room = min(-lower, lower + width)
+        # 1e-9 is for ranges that were computed: their ends are rounded.
         if norm_bound > room + 1e-9 * width:
             allowed = f"at most {room:g}, inside the range: the ball whose event is charged"
             raise ParameterError("norm_bound", norm_bound, allowed)
@@ -122,6 +125,7 @@ def opposite_ends(
     labels: int, lower: float, width: float, norm_bound: float | None
 ) -> tuple[Floats, Floats]:
     """Two data at opposite ends of coordinate 0, where both are multiples of a rounding step."""
+    # A vector of the ball that reaches the end of one coordinate is 0 in all others: mid-range.
     first = np.full(labels, lower + width / 2) if norm_bound is not None else np.zeros(labels)
     second = first.copy()
     first[0], second[0] = lower, lower + width

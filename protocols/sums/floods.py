@@ -44,6 +44,8 @@ class BatchKind:
         """All sizes together, of so many times the users who are planned."""
         drawn = int(rng.poisson(self.rate * users))
         if self.ratio:
+            # A Poisson number of log-series sizes is negative
+            # binomial, so shares add up to a geometric.
             return int(rng.logseries(self.ratio, drawn).sum())
         return int(rng.integers(1, self.batch + 1, drawn).sum()) if self.batch > 1 else drawn
 
@@ -110,6 +112,7 @@ class FloodRandomizer(SumRandomizer):
 
     @cached_property
     def alphabet(self) -> Alphabet:
+        # The wire knows no alphabet of one symbol.
         return Alphabet(1, max(2, self.coordinates * symbols(self.digits)))
 
     @property
@@ -150,6 +153,7 @@ class FloodRandomizer(SumRandomizer):
     def _of(self, *symbols_: tuple[int, int]) -> Ints:
         found = np.zeros(self.worth.size, np.int64)
         for symbol, times in symbols_:
+            # Added: of the split of a 2 both halves are the plain +.
             found[symbol] += times
         return found
 
@@ -162,9 +166,12 @@ class FloodRandomizer(SumRandomizer):
         ]
         rho = math.exp(-noise.decay)
         for symbol in (self._plus(self.low), self._minus(self.low)):
+            # Poisson(-ln(1 - rho)) batches of log-series sizes
+            # add up to a geometric number ("The protocol").
             found.append(BatchKind(-math.log1p(-rho), self._of((symbol, 1)), ratio=rho))
 
         def flood(mean: float, batch: int, *symbols_: tuple[int, int]) -> None:
+            # Sizes uniform on 1 .. batch have the mean (batch + 1)/2.
             found.append(BatchKind(2 * mean / (batch + 1), self._of(*symbols_), batch))
 
         both = (self._plus(self.low), 1), (self._minus(self.low), 1)
@@ -172,6 +179,8 @@ class FloodRandomizer(SumRandomizer):
         for plane, reach in enumerate(digits.reach):
             shape = noise.flood * reach, noise.batch * reach
             back = self._minus(plane + 1), 1
+            # Of Theorem (floods) these two are Move: T + t of the first against C - t of the second
+            # says a carry, and leaves the minus signs as they are.
             flood(*shape, (self._plus(plane), self.base), back)
             flood(*shape, (self._plus(plane + 1), 1), back)
         for plane, v in digits.splits:
@@ -204,6 +213,7 @@ class FloodRandomizer(SumRandomizer):
                 continue
             most = self.top if last else self.base - 1
             places = np.array([0, *(self._plus(plane, v) for v in range(1, most + 1))])
+            # A zero sends nothing: it adds 0 to the symbol of 1.
             counts[rows, places[digit]] += digit > 0
         return counts
 
@@ -218,6 +228,7 @@ class FloodRandomizer(SumRandomizer):
     def randomize(self, x: Floats, rng: np.random.Generator) -> Messages:
         data = self._data(self._numbers(np.atleast_1d(x)[None], rng))
         counts = data + self._drawn(1, rng)
+        # All noise anew, not only what is too much: its law given the cap, whose price is charged.
         while counts.sum() > self.cap:
             counts = data + self._drawn(1, rng)
         return self.singly(np.repeat(np.arange(counts.size), counts.ravel()))
@@ -234,6 +245,7 @@ class FloodRandomizer(SumRandomizer):
         counts = tally.dense(self.coordinates * self.worth.size).reshape(self.coordinates, -1)
         steps = counts @ self.worth
         mean = self.smooth * sum(self.base**plane for plane in range(self.low))
+        # R/m of the mean: who did not report added no noise ("Traps").
         above = steps - tally.reports / self.planned * mean
         return np.asarray(above * (self.width / self.digits.steps), np.float64)
 
@@ -265,11 +277,13 @@ class FloodRandomizer(SumRandomizer):
         whole = math.floor(scaled)
         lower, upper = self._data(np.array([whole, min(whole + 1, steps)]))[:, symbol]
         law = np.zeros(max(lower, upper) + 1)
+        # Assigned, then added: both numbers may have as many of the symbol.
         law[lower] = whole + 1 - scaled
         law[upper] += scaled - whole
         for kind in self.kinds:
             if times := int(kind.symbols[symbol]):
                 drawn = kind.law(1 / self.planned)
+                # A batch has `times` of the symbol: the law is on their multiples.
                 spread = np.zeros(times * (len(drawn) - 1) + 1)
                 spread[::times] = drawn
                 law = np.convolve(law, spread)
@@ -277,6 +291,8 @@ class FloodRandomizer(SumRandomizer):
         return law
 
     def event(self, users: int, query: Query) -> LaplaceSumEvent:
+        # Whoever reports: fewer honest users than planned
+        # are refused by `minimum` ("What is claimed").
         return self._event()
 
     def _event(self) -> LaplaceSumEvent:

@@ -37,6 +37,7 @@ class _FloodSum(OneRoundSum):
         honest_fraction: float,
     ) -> None:
         self.upper = real("upper", upper, *MAGNITUDES, closed=(True, True))
+        # All d numbers may change, each by the whole range.
         self.sensitivity = self.upper * d**0.5
         honest = honest_users(honest_fraction, integer("n", n, 2))
         own: dict[str, Any] = vars(digits) | vars(noise)
@@ -157,5 +158,7 @@ class LaplaceVectorSum(_FloodSum):
 
 def laplace_ratio(spec: SumSpec) -> float:
     """Central Laplace noise over the central Gaussian's, where all coordinates may change."""
+    # A Laplace number of scale l1/epsilon, l1 = d and a budget split over rounds, against a
+    # Gaussian for l2 = sqrt(d); `central` is for 1, over all rounds.
     laplace = 2**0.5 * spec.d * spec.rounds / spec.privacy.epsilon
     return float(laplace / (spec.central * spec.d**0.5))

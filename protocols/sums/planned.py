@@ -153,6 +153,7 @@ def planned_sum(spec: SumSpec, encoding: str | None, bound: float = 1.0) -> Plan
     if encoding is None:
         name, plan = sane(spec)
     else:
+        # The noise that honest users alone must make is above the central one from the start.
         usual = usual_ratio(encoding, spec.honest / spec.n)
         name, plan = at_least(lambda ratio: choose(spec, ratio, None, encoding), usual)
     made: PlannedVectorSum = registered("protocol", name).planned(plan, bound)

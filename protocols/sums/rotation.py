@@ -60,6 +60,8 @@ def _hadamard(rows: Floats) -> Floats:
     """The fast transform along rows; in Sylvester's order, so it is its own inverse."""
     users, size = rows.shape
     for _ in range(size.bit_length() - 1):
+        # Pairs differ in the highest bit of their place; side by side it becomes the lowest. After
+        # log2(size) passes each bit has had its turn, and all stand where they did.
         halves = rows.reshape(users, 2, size // 2)
         sums, differences = halves[:, 0] + halves[:, 1], halves[:, 0] - halves[:, 1]
         rows = np.stack((sums, differences), axis=-1).reshape(users, size)
@@ -70,8 +72,10 @@ def _hadamard(rows: Floats) -> Floats:
 def _signs(seed: int, size: int) -> Floats:
     """The bits of a generator whose words no version of numpy changes."""
     words = np.random.PCG64(seed).random_raw(-(-size // 64))
+    # Bytes of little-endian words: the same signs on every machine.
     bits = np.unpackbits(np.asarray(words, "<u8").view(np.uint8))[:size]
     signs: Floats = 1.0 - 2.0 * bits.astype(np.float64)
+    # Cached: a caller that wrote to it would change the signs of all later calls.
     signs.setflags(write=False)
     return signs
 
@@ -87,6 +91,8 @@ def clipping_probability(users: int, d: int, span: float) -> float:
         span: bound of a rotated coordinate over the norm bound.
     """
     size = padded(d)
+    # Lemma (clipping) in docs/theory/carry.md with k = span sqrt(size). At span 1 no coordinate of
+    # a vector in the ball is longer.
     return 0.0 if span >= 1 else min(1.0, 2 * users * size * math.exp(-(span**2) * size / 2))
 
 
@@ -105,4 +111,5 @@ def span_without_clipping(users: int, d: int, probability: float) -> float:
     integer("d", d)
     real("probability", probability, 0.0, 1.0, closed=(False, False))
     size = padded(d)
+    # The same bound, solved for k.
     return min(1.0, math.sqrt(2 * math.log(2 * size * users / probability) / size))

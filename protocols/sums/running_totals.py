@@ -64,6 +64,8 @@ class RunningTotals(Protocol[Totals]):
             sums,
             delta,
         )
+        # Theorem (running totals), 2: a datum is in one sum
+        # of each size, floor(log2 days) + 1 in all.
         asked = [n << level for level in range(rounds.bit_length())]
         if [each.users for each in sums] != asked:
             given = [each.users for each in sums]
@@ -103,12 +105,15 @@ class RunningTotals(Protocol[Totals]):
         levels = integer("rounds", rounds, 1, 2**20).bit_length()
         honest = honest_users(honest_fraction, integer("n", n))
         if noise_ratio is None and max_bits is None:
+            # Honest users' shares alone must do: with all
+            # others' the variance is n/honest times theirs.
             noise_ratio = NOISE_RATIO * math.sqrt(n / honest)
         epsilon = privacy.epsilon
         for _ in range(_TRIES):
             sums = []
             for level in range(levels):
                 asked = Privacy(epsilon, privacy.delta)
+                # As if all sums were of this size: `levels` rounds of it.
                 spec = SumSpec(n << level, d, asked, levels, honest_fraction)
                 name, plan = choose(spec, noise_ratio, max_bits, encoding, d == 1)
                 sums.append(registered("protocol", name).planned(plan, bound))
@@ -174,6 +179,7 @@ class RunningTotals(Protocol[Totals]):
         day = len(state.until)
         if day > self.rounds:
             return None
+        # Its last `span` days: users before them have answered in sums that stand for them.
         made, first = self.sum_of(day), (day - self.span(day)) * self.n
         query, randomizer = Datum(), made.randomizer
         return RoundSpec(

@@ -93,6 +93,7 @@ class SingleMessageRandomizer(SumRandomizer):
         """
         k, gamma = self.steps, self.gamma
         u = (
+            # Where u - u^2 + gamma (u - k/2)^2 has its top: on the first step f = u.
             np.array([[min(1.0, max(0.0, (1 - gamma * k) / (2 * (1 - gamma))))]])
             if xs is None
             else self._scaled(xs)
@@ -188,6 +189,7 @@ class SingleMessageSum(OneRoundSum):
         steps: int | None = None,
     ) -> "SingleMessageSum":
         honest = honest_users(honest_fraction, integer("n", n))
+        # The tails that `blanket` cuts off add some 3e-12: below 1e-11 delta would be little else.
         real("delta", privacy.delta, 1e-11, 1.0, closed=(True, False))
 
         def gamma_at(k: int) -> float:
@@ -211,6 +213,7 @@ def _least_gamma(honest: int, steps: int, epsilon: float, delta: float) -> float
     def excess(log: float) -> float:
         return math.log(blanket.delta(honest, math.exp(log), steps + 1, epsilon) / delta)
 
+    # A start, not a bound: about one blanket message for each symbol.
     high = low = math.log(min(0.5, (steps + 1) / honest))
     while excess(high) > 0:
         high += 1.0
@@ -218,6 +221,7 @@ def _least_gamma(honest: int, steps: int, epsilon: float, delta: float) -> float
             return 1.0
     while excess(low) <= 0:
         low -= 1.0
+    # brentq is within 1e-7 of the root; 2e-7 more is on the private side of it.
     return min(1.0, math.exp(scipy.optimize.brentq(excess, low, high, xtol=1e-7) + 2e-7))
 
 
@@ -243,6 +247,7 @@ def _steps(gamma_at: Callable[[int], float], n: int, upper: float, given: int | 
             "n", n, "larger: with so few users not even one bit a message is private"
         )
     high = 2
+    # The variance falls, then rises: a doubling that does not help has passed the least.
     while high < _MAX_STEPS and variance(high) < variance(high // 2):
         high *= 2
     return (

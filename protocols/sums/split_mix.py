@@ -130,6 +130,7 @@ class SplitMixRandomizer(SumRandomizer):
             floor = int(scaled)
             fixed = floor + int(rng.random() < scaled - floor)
             noisy = fixed + int(self.noise(1, (), rng))
+            # Python integers: nothing wraps around, whatever m and q are.
             uniform = rng.integers(0, self.modulus, self.messages - 1).tolist()
             symbols[0, label] = [*uniform, (noisy - sum(uniform)) % self.modulus]
         return Messages.from_symbols(self.alphabet, symbols)
@@ -137,6 +138,7 @@ class SplitMixRandomizer(SumRandomizer):
     def reports(self, xs: Values, rng: np.random.Generator) -> Messages:
         noisy = self.counts(xs, rng)
         symbols = rng.integers(0, self.modulus, (*noisy.shape, self.messages))
+        # m q is below 2^63 (checked above), so these sums do not wrap around.
         symbols[..., -1] = (noisy - symbols[..., :-1].sum(axis=-1)) % self.modulus
         return Messages.from_symbols(self.alphabet, symbols)
 
@@ -167,6 +169,7 @@ class SplitMixRandomizer(SumRandomizer):
 
         f are the fractions of the values in steps; without `xs` their sum is at its worst, R/4.
         """
+        # expm1: 1 - e^-rate of a small rate would keep few digits.
         noise = 2 * math.exp(-self.rate) / math.expm1(-self.rate) ** 2 * reports / self.planned
         fraction = np.full((1, self.labels), 0.5) if xs is None else self._scaled(xs) % 1.0
         rounding = (fraction * (1 - fraction)).sum(axis=0) * (reports / len(fraction))
@@ -188,8 +191,10 @@ class SplitMixRandomizer(SumRandomizer):
     def count_pmf(self, x: Floats, label: int) -> Floats:
         """Exact law of `count_index` of one report on `x`: rounding, and a share of noise."""
         scaled = float(np.clip(self._scaled(np.atleast_1d(x)[None])[0, label], 0.0, self.steps))
+        # At the upper end the last step, all of whose mass is at its top.
         floor = min(int(scaled), self.steps - 1)
         half = laplace.pmf(1 / self.planned, self.rate, self._reach)
+        # The law is symmetric: mirrored, without its middle twice.
         noise = np.concatenate([half[:0:-1], half])
         pmf = np.zeros(self.steps + len(noise))
         pmf[floor : floor + len(noise)] += (1 - (scaled - floor)) * noise

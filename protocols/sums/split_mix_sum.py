@@ -73,6 +73,7 @@ class _SplitAndMix(OneRoundSum):
             integer("security", security, 1, 256),
             math.ceil(math.log2(32 * revealed / privacy.delta)),
         )
+        # "What the security costs": T (1 + e^epsilon), here a 32nd of delta at most.
         left = privacy.delta - revealed * 2.0**-security
         # The largest rate times shift that is private: in d dimensions by the pure or by the
         # zero-concentrated bound.
@@ -81,6 +82,8 @@ class _SplitAndMix(OneRoundSum):
             if d == 1
             else max(privacy.epsilon / math.sqrt(d), math.sqrt(2 * rho_zcdp(privacy.epsilon, left)))
         )
+        # Least: rounding has n/4, and noise 2/rate^2 = 2 k^2/reach^2 of variance in steps; most:
+        # the accountant reads no rate below MIN_RATE.
         least, most = (
             max(1, math.ceil(reach * math.sqrt(n / (8 * rounding)))),
             math.floor(reach / MIN_RATE - math.sqrt(d)),
@@ -88,6 +91,7 @@ class _SplitAndMix(OneRoundSum):
         # The modulus holds the sum and the noise on both sides of it, but for probability 2^-s.
         room = n + 2 * math.ceil(n / honest) * (security + 2) * math.log(2) / reach
         bits = math.ceil(math.log2(least * room + 1))
+        # Bits are whole: what is left of the modulus goes into more steps, for less rounding.
         steps = min(math.floor((2**bits - 1) / room), most)
         messages = messages_for(security, 2**bits, honest)
         if least > most or bits > 52 or n * messages * 2**bits >= 2**63:
@@ -96,6 +100,8 @@ class _SplitAndMix(OneRoundSum):
                 rounding,
                 f"larger, or n smaller: {least} steps and sums of {bits} bits are too many",
             )
+        # Numbers are clipped to k steps; a vector of k steps has k + sqrt(d) once it is rounded
+        # ("Losses are bounded").
         rate = reach / (steps + math.sqrt(d) * (d > 1))
         randomizer = SplitMixRandomizer(d, steps, 2**bits, messages, honest, rate, *ends)
         return cls(n=n, randomizer=randomizer, delta=privacy.delta, honest_fraction=honest_fraction)
