@@ -140,6 +140,7 @@ class FoundHistogram(Then, Protocol[Any]):
         found = np.sort(results[0].items)
         if len(results) > 1 or not found.size:
             return None
+        # Filled up to a fixed length, for which the noise was planned.
         listed = np.append(found, np.full(self.search.kept - found.size, found[-1]))
         query, users = Among(self.search.bits, listed), Cohort.of(0, self.n)
         event = self.counting.event(self.search.honest, query)
@@ -159,9 +160,11 @@ class FoundHistogram(Then, Protocol[Any]):
             raise ParameterError("state", state, "that of a finished run")
         search = state.results[0]
         if not search.items.size:
+            # The number of reports is public: a range of no width.
             everybody = np.array([float(search.reports)])
             return FoundCounts(search.items, everybody, everybody, everybody, search)
         items, view = np.sort(search.items), state.results[1]
+        # Behind the found ones lie places of the filling, where there is noise alone.
         kept = np.append(np.arange(items.size), self.search.kept)
         beta = interval_error(0.95, kept.size, self.counting.independent)
         honest = min(self.search.honest, view.reports)

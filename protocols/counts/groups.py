@@ -69,6 +69,7 @@ class Planes(Polluting):
     @property
     def usual_messages(self) -> float:
         """Half of the bits are 1, more or less."""
+        # The group is always sent, so only planes are halved.
         return super().usual_messages - (len(self.sizes) - 1) / 2
 
     @cached_property
@@ -181,6 +182,7 @@ class GroupMeans(OneView[Planes]):
         honest_fraction: float = 1.0,
     ) -> None:
         super().__init__(n, randomizer, delta, honest_fraction)
+        # 1e150: squares of the width are taken.
         self.low, self.high = ends(low, high, 1e150)
         self.groups = randomizer.sizes[0]
 
@@ -242,6 +244,7 @@ class GroupMeans(OneView[Planes]):
     @property
     def error(self) -> float:
         """Standard error of the mean of a group of average size, 1/2, in ranges."""
+        # S - C/2 over C, to first order: the variance of S, and a quarter of that of C.
         users = np.array([self.n / self.groups])
         noise = self.randomizer.sum_variance(self.n) + self._rounding(users)[0]
         noise += self.randomizer.noise_variance(self.n)[0] / 4
@@ -278,10 +281,12 @@ class GroupMeans(OneView[Planes]):
         if planes.moments == 2:
             second = np.clip(planes.sums(view.estimates, 2) / safe, 0.0, 1.0)
             variances = np.where(known, width**2 * np.maximum(second - part**2, 0.0), np.nan)
+            # C dV = dS2 - 2 p dS1 + (2 p^2 - S2/C) dC, to first order; S2 has the noise of S1.
             apart = (1 + 4 * part**2) * (noise + rounding) + (
                 second - 2 * part**2
             ) ** 2 * count_noise
             variance_errors = np.where(known, width**2 * np.sqrt(apart) / safe, np.nan)
+        # C dp = dS - p dC.
         by_mean = noise + rounding + part**2 * count_noise
         return GroupTable(
             counts,
@@ -306,7 +311,9 @@ class GroupMeans(OneView[Planes]):
         planes, reports, width = self.randomizer, table.reports, self.high - self.low
         honest = min(self.honest, reports)
         low, high = planes.ranges_of(table.counts, reports, honest, beta)
+        # Two sides of the noise, and two of the rounding.
         x, jump = math.log(4 / beta), planes.batch
+        # Hoeffding: `high` users at most, each within a step of 1/(2^B - 1).
         rounding = np.sqrt(high * x / 2) / (2.0**planes.bits - 1)
 
         def width_of(count_part: float) -> Floats:
@@ -320,7 +327,9 @@ class GroupMeans(OneView[Planes]):
         sums = np.stack([table.sums - half, table.sums + half], axis=1)
         # |S - v C| is at its largest where v is 0 or 1: convex in v.
         with np.errstate(divide="ignore", invalid="ignore"):
+            # Over `low`, which is below both the true count and its estimate.
             room = np.where(low > 0, width * width_of(1.0) / low, np.inf)
+        # A count below 1 has no mean: `low` is 0 there, and the range is whole.
         means = np.nan_to_num(table.means, nan=(self.low + self.high) / 2)
         ends = np.stack([means - room, means + room], axis=1)
         ends = np.clip(ends, self.low, self.high)

@@ -112,6 +112,7 @@ class HeavyHitters(Protocol[Search], CountsTask):
         self.bits = sum(self.levels)
         if not 2 <= self.bits <= 64:
             raise ParameterError("levels", self.levels, "of 2 to 64 bits in all")
+        # Only the first level has one parent; all others have `kept` of them.
         largest = max(self.levels[1:], default=0)
         self.kept = integer("kept", kept, 1, _MOST_BINS >> largest)
         self.honest = honest_users(honest_fraction, self.n)
@@ -210,6 +211,8 @@ class HeavyHitters(Protocol[Search], CountsTask):
     def attacked(self, attackers: int) -> float:
         """Nothing is sure to be found once they can fill all places with items that nobody has."""
         last = self.randomizers[-1]
+        # Messages of corrupted users that make one false item:
+        # what is missing from the mean noise to the threshold.
         room = self.threshold(len(self.levels) - 1, self.n) - last.mean[0] * self.n
         filled = last.manipulation(attackers) >= self.kept * room
         return math.inf if filled else self.error + attackers * last.mean[0]
@@ -227,6 +230,7 @@ class HeavyHitters(Protocol[Search], CountsTask):
         """
         allowed = self.false_items if level + 1 == len(self.levels) else self.kept / 10
         law = self.randomizers[level].noise_law(0, reports)
+        # A law may end where e^-46 of it is left.
         above = np.cumsum(law[::-1])[::-1] + math.exp(-46.0)
         passing = np.flatnonzero(self.bins(level) * above <= allowed)
         return int(passing[0]) if passing.size else law.size
@@ -240,6 +244,7 @@ class HeavyHitters(Protocol[Search], CountsTask):
         """Missed where noise is below t - c at some level; it is that of the honest users alone."""
         last = len(self.levels)
         thresholds = [self.threshold(level, reports) for level in range(last)]
+        # Fewer shares lift fewer counts over a threshold: the honest ones alone are the worst.
         laws = [
             np.cumsum(each.noise_law(0, min(self.honest, reports))) for each in self.randomizers
         ]
@@ -264,6 +269,7 @@ class HeavyHitters(Protocol[Search], CountsTask):
             return None
         level = state.level
         kept = np.zeros(1, np.uint64) if state.kept is None else state.kept
+        # Always of one length: how many were kept must not change what the round is planned for.
         filled = np.full(self.kept if level else 1, _NONE)
         filled[: kept.size] = kept
         query = Children(self.bits, sum(self.levels[:level]), self.levels[level], filled)
@@ -279,7 +285,9 @@ class HeavyHitters(Protocol[Search], CountsTask):
         kept = np.zeros(1, np.uint64) if kept is None else kept
         randomizer, bits = self.randomizers[level], self.levels[level]
         bins = randomizer.bins
+        # The turn of `Children` undone; behind the kept prefixes there is noise alone.
         counts = np.roll(tally.dense(bins), -(bins // 2))[: kept.size << bits]
+        # A bin of no messages is never heavy.
         threshold = max(1, self.threshold(level, tally.reports))
         heavy = np.flatnonzero(counts >= threshold)
         heavy = heavy[np.argsort(-counts[heavy], kind="stable")][: self.kept]
@@ -319,6 +327,7 @@ def usual_levels(n: int, bits: int) -> tuple[int, ...]:
     """The first as large as noise in its bins is cheap, then 8 bits each."""
     first = min(bits, MAX_LEVEL, max(8, round(math.log2(n)) - 4))
     rest = bits - first
+    # In parts as equal as can be: the largest decides over the bins.
     parts = -(-rest // 8)
     more = [rest // parts + (at < rest % parts) for at in range(parts)] if parts else []
     return (first, *more)

@@ -168,8 +168,10 @@ class Histogram(OneView[Counting]):
             return float(made.variance(n, np.full(bins, usual)).max())
 
         if objective == "messages":
+            # Without the own message, which all methods send.
             near = count_planner.NEAR * (min(made.usual_messages for made in fitting) - 1)
             fitting = [made for made in fitting if made.usual_messages - 1 <= near]
+        # Errors first: messages part only those that are equally good.
         best = min(fitting, key=lambda made: (error(made), made.usual_messages))
         return cls(
             n=n,
@@ -222,6 +224,7 @@ class Histogram(OneView[Counting]):
             except ParameterError as error:
                 refused.append(error)
                 continue
+            # len(found) settles ties: two protocols cannot be compared.
             found.append((made.variance(usual), made.messages_per_user, len(found), made))
         if not found:
             raise refused[0]
@@ -276,6 +279,7 @@ class Histogram(OneView[Counting]):
         bins = self.randomizer.bins if together else 1
         beta = interval_error(confidence, bins, self.randomizer.independent)
         estimates = np.asarray(value, np.float64)
+        # The corrupted may be any of those whose noise was counted on.
         honest = min(self.honest, received) - integer("corrupted", corrupted, 0, received)
         low, high = self.randomizer.ranges(estimates.ravel(), received, max(honest, 0), beta)
         shift = self.randomizer.manipulation(corrupted)

@@ -18,6 +18,7 @@ def items_of(rows: Floats, bits: int) -> tuple[Items, NDArray[np.bool_]]:
     (users, 2).
     """
     columns = np.asarray(rows, np.float64).reshape(len(rows), -1)
+    # Doubles hold whole numbers up to 2^53 only: more bits come in two columns.
     tops = [2.0**bits] if columns.shape[1] == 1 else [2.0 ** (bits - 32), 2.0**32]
     inside = ((columns >= 0) & (columns < tops) & (columns == np.floor(columns))).all(axis=1)
     whole = np.where(inside[:, None], columns, 0.0).astype(np.uint64)

@@ -65,6 +65,7 @@ class AskedCounts:
                 yield count_planner.pollution(self.privacy, kept_back=part)
 
     def _polluting(self, plan: count_planner.OneSided) -> Categories:
+        # One user's share in all bins together: that is what the cap cuts.
         law = plan.law(self.bins / self.honest)
         return Categories(
             (self.bins,),
@@ -88,6 +89,8 @@ class AskedCounts:
             law = plan.law(self.bins / self.honest)
             most = capped(1, law, self.honest, self.privacy)
             made = TwoSided(self.bins, plan.decay, plan.rate, self.honest, most, plan.batch)
+            # The first beyond the budget is yielded, too:
+            # it tells how many messages the least would be.
             yield made
             if made.usual_messages > self.most:
                 return

@@ -67,6 +67,7 @@ class OneView(OneRound, CountsTask, Generic[RandomizerT]):
 
 def capped(own: int, law: Floats, users: int, privacy: Privacy, releases: int = 1) -> int:
     """Messages of a user at most, so that noise of a law is hardly ever drawn again."""
+    # At least one of noise, which a randomizer without room could not send.
     return own + max(1, cap(law, users, spare(privacy, releases)))
 
 
@@ -87,6 +88,8 @@ def plausible(estimates: Floats, total: float) -> Floats:
 
     Least squares: max(estimate - tau, 0). Never farther from the truth than the estimates are.
     """
+    # The projection on a simplex: of the largest k the mean excess is tau, k the last for which all
+    # k stay above it. With a total of 0 none does, and tau is the largest.
     falling = np.sort(estimates)[::-1]
     taus = (np.cumsum(falling) - total) / np.arange(1, falling.size + 1)
     kept = np.flatnonzero(falling > taus)

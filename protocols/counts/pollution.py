@@ -65,6 +65,7 @@ class Polluting(Noisy):
     @cached_property
     def edges(self) -> list[int]:
         """Where each set begins, and where the last one ends."""
+        # Python integers: sums of sets of 2^53 bins might not fit 64 bits.
         return [0, *np.cumsum(np.array(self.sizes, object)).tolist()]
 
     @cached_property
@@ -88,6 +89,7 @@ class Polluting(Noisy):
 
     def event(self, users: int, query: Query | None) -> PrivacyEvent:
         return PollutionEvent(
+            # Whoever comes beyond the plan only adds independent noise: post-processing.
             honest=min(users, self.planned),
             planned=self.planned,
             rates=self.rates,
@@ -109,6 +111,7 @@ class Polluting(Noisy):
                 for _ in range(poisson(self._number(index, 1), rng)):
                     word = first + int(rng.integers(size))
                     noise += [word] * int(rng.integers(1, self.batch + 1))
+            # Room for all own messages is left free, sent or not: the cap must not tell which.
             if len(noise) <= self.most - len(self.sizes):
                 return self.singly(np.array(words + noise, np.int64))
 
@@ -131,6 +134,7 @@ class Polluting(Noisy):
 
     def _number(self, index: int, users: int) -> int:
         """Mean number of batches of so many users in a set, in units of 2^-40; rounded up."""
+        # Rounded up: what is too much is independent noise, which is post-processing.
         mean = Fraction(self.rates[index]) * self.sizes[index] * users / self.planned
         return math.ceil(mean * (1 << FRACTION))
 
@@ -159,6 +163,8 @@ class Polluting(Noisy):
 
     def noise_variance(self, reports: int) -> list[float]:
         """Of the count of a bin of each set, without users' own messages."""
+        # Of a compound Poisson number rate E J^2; sizes
+        # uniform on 1 .. J have E J^2/E J = (2 J + 1)/3.
         return [reports * mean * (2 * self.batch + 1) / 3 for mean in self.mean]
 
     def variance(self, reports: int, counts: Floats) -> Floats:
@@ -184,9 +190,11 @@ class Polluting(Noisy):
         self, estimates: Floats, reports: int, honest: int, beta: float, index: int = 0
     ) -> tuple[Floats, Floats]:
         """`ranges` of some bins of one set."""
+        # Half of beta is for the noise, and half for who kept the truth back.
         s, part = self.kept_back, beta / 2 if self.kept_back else beta
         least = central_range(self.noise_law(index, honest), part)[0]
         most = central_range(self.noise_law(index, reports), part)[1]
+        # What was counted: an estimate is it less the mean; rint takes the rounding of that back.
         counts = np.rint(estimates * (1 - s) + reports * self.mean[index])
         low, high = np.maximum(counts - most, 0.0), np.maximum(counts - least, 0.0)
         if not s:

@@ -41,7 +41,9 @@ class Children(Query):
     def __call__(self, rows: Floats) -> Floats:
         """(users,), of rows (users,) or (users, 2)."""
         found, known = items_of(rows, self.bits)
+        # At the root the shift would be by all 64 bits, which no machine defines.
         prefix = found >> np.uint64(self.bits - self.before) if self.before else found * 0
+        # Beyond the last one searchsorted names a place that is not there.
         at = np.minimum(np.searchsorted(self.kept, prefix), self.kept.size - 1)
         last = found >> np.uint64(self.bits - self.before - self.level)
         children = last & np.uint64((1 << self.level) - 1)

@@ -87,11 +87,15 @@ class Distribution:
         By Bernstein's inequality for compound Poisson noise, and a union bound over the edges.
         """
         beta = 1 - real("confidence", confidence, 0.0, 1.0, closed=(False, False))
+        # Both sides of all inner edges; at the ends the ranks are known.
         x = math.log(2 * (self.edges.size - 2) / beta)
+        # t of exp(-t^2/(2 (V + J t/3))) = e^-x; a node
+        # counts for at most 1 in a prefix, so J is a batch.
         slope = self.reach * x / 3
         width = np.where(
             self.deviations > 0, slope + np.sqrt(slope**2 + 2 * x * self.deviations**2), 0.0
         )
+        # True ranks never fall: a bound at an edge holds to its right, and from above to its left.
         low = np.clip(np.maximum.accumulate(self.raw - width), 0.0, self.reports)
         high = np.minimum.accumulate((self.raw + width)[::-1])[::-1]
         return low, np.clip(high, 0.0, self.reports)
@@ -100,6 +104,7 @@ class Distribution:
         """Values between which the quantile lies, together with all others of a run."""
         rank = real("share", share, 0.0, 1.0, closed=(True, True)) * self.reports
         low, high = self.band(confidence)
+        # The first edge that may reach the rank, and the first that surely is beyond it.
         first = int(np.searchsorted(high, rank, side="left"))
         last = int(np.searchsorted(low, rank, side="right"))
         size = self.edges.size - 1
@@ -165,11 +170,13 @@ class Quantiles(OneView[Nodes]):
         span, honest = ends(low, high), honest_users(honest_fraction, integer("n", n, 2))
         if fans is None:
             integer("leaves", leaves, 2, _MOST_LEAVES)
+            # 1e-9: a quotient of logarithms may be a little above the whole number that it is.
             fans = (4,) * max(1, math.ceil(math.log(leaves) / math.log(4) - 1e-9))
         shape = Shape(tuple(integer("fans", each, 2, _MOST_LEAVES) for each in fans))
         integer("fans", shape.leaves, 2, _MOST_LEAVES)
         weights = (1.0,) * len(shape.fans)
         plan = count_planner.one_sided(privacy, objective, weights=weights)
+        # One user's share in the nodes of all levels: that is what the cap cuts.
         law = plan.law(sum(shape.nodes) / honest)
         most = capped(len(shape.fans), law, honest, privacy)
         rates = (plan.rate,) * len(shape.fans)

@@ -105,6 +105,7 @@ class Noisy(Counting):
     def beyond(self) -> float:
         """The chance that one user's noise is drawn again."""
         room = self.most - self.own_most
+        # A law may end where e^-46 of it is left.
         return float(self.sizes_law[room + 1 :].sum()) + math.exp(-46.0)
 
     def reports(self, xs: Values, rng: np.random.Generator) -> Messages:
@@ -112,12 +113,14 @@ class Noisy(Counting):
         users, room = len(values), self.most - self.own_most
         owners, words = self.sent(values, rng)
         makers, noise = self._noise(users, rng)
+        # All noise of these users anew, not only the surplus: each has its law, given the room.
         while (again := np.flatnonzero(np.bincount(makers, minlength=users) > room)).size:
             left = ~np.isin(makers, again)
             more, other = self._noise(again.size, rng)
             makers = np.concatenate([makers[left], again[more]])
             noise = np.concatenate([noise[left], other])
         owners, words = np.concatenate([owners, makers]), np.concatenate([words, noise])
+        # Messages of a user must lie together for the wire; the shuffler parts them.
         order = np.argsort(owners, kind="stable")
         return self.singly(words[order], np.bincount(owners, minlength=users))
 
@@ -148,6 +151,7 @@ def place(values: Values, bins: int) -> tuple[Floats, int]:
 def central_range(law: Floats, beta: float) -> tuple[int, int]:
     """The shortest that leaves at most beta/2 on each side; beyond the law is at most e^-46."""
     below, above = np.cumsum(law), np.cumsum(law[::-1])[::-1]
+    # The first place with more than beta/2 up to it: strictly below it there is no more.
     low = int(np.searchsorted(below, beta / 2, side="right"))
     high = law.size - 1 - int(np.searchsorted(above[::-1], beta / 2, side="right"))
     return low, max(high, low)

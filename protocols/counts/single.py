@@ -78,7 +78,9 @@ class _Bernoulli(Counting):
         """By Chernoff's and Bernstein's bounds of a sum of coins: wider than need be."""
         x, counts = math.log(2 / beta), estimates * self._spread + reports * self.lied
         counts = np.maximum(counts, 0.0)
+        # mu - sqrt(2 mu x) <= count (Chernoff), solved for the mean mu;
         most = counts + x + np.sqrt(x * x + 2 * counts * x)
+        # and count - mu = t with t^2 = 2 x (mu + t/3) (Bernstein), solved likewise.
         least = counts + 2 * x / 3 - np.sqrt(4 * x * x / 9 + 2 * counts * x)
         return (
             np.maximum((least - reports * self.lied) / self._spread, 0.0),
@@ -126,6 +128,7 @@ class Response(Obliged, _Bernoulli):
         return 1 / (math.exp(self.epsilon0) + self.categories - 1)
 
     def randomize(self, x: Floats, rng: np.random.Generator) -> Messages:
+        # A uniform category is at times the own one: 1 - k q + q = P.
         lies = rng.random() < self.categories * self.lied
         return self.singly([int(rng.integers(self.categories)) if lies else int(x)])
 
@@ -190,11 +193,13 @@ class Unary(_Bernoulli):
 
     def tally(self, xs: Values, rng: np.random.Generator) -> NDArray[np.int64]:
         values = dense(xs)
+        # Bits of all users are independent: a bin has two binomials, of its own and of all others.
         own = np.bincount(values[values >= 0].astype(np.int64), minlength=self.categories)
         lies = rng.binomial(len(values) - own, self.lied)
         return np.asarray(rng.binomial(own, self.kept) + lies, np.int64)
 
     def event(self, users: int, query: Query | None) -> PrivacyEvent:
+        # Two bits differ: (1/2)/q times (1 - q)/(1/2) is e^epsilon0.
         return ShuffledEvent(users, self.epsilon0)
 
     def count_index(self, sums: NDArray[np.int64], reports: int) -> NDArray[np.int64]:
@@ -247,6 +252,7 @@ class FixedBlanket(Obliged):
         return self.singly([int(x)])
 
     def count_pmf(self, x: Floats, label: int) -> Floats:
+        # The uniform ones may hit the own category, too.
         law = scipy.stats.binom.pmf(np.arange(self.each + 1), self.each, 1 / self.categories)
         return np.append(0.0, law) if int(x) == label else law
 

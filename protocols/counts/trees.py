@@ -49,6 +49,7 @@ class Shape:
     def fitted(self, counts: Floats, total: float) -> Floats:
         """The leaves (leaves,) nearest to the counts of all nodes, level by level, (nodes,)."""
         levels = np.split(counts, np.cumsum(self.nodes)[:-1])
+        # A^T counts, added up over the leaves under a node: its product with the node's indicator.
         below = np.zeros(self.leaves)  # per node: counts under it, weighted by leaves
         sums = []
         for level in range(len(self.fans) - 1, -1, -1):
@@ -59,6 +60,8 @@ class Shape:
         for depth, each in enumerate(reversed(sums)):
             children = each.reshape(-1, self.fans[depth])
             contrast = children - children.mean(axis=1, keepdims=True)
+            # The indicator of a child has the norm m_(d+1), and its contrasts the eigenvalue
+            # lambda_d (counts.md, "Quantile trees").
             scale = self.under[depth + 1] * self.weights[depth]
             found = (found[:, None] + contrast / scale).ravel()
         return found
@@ -70,9 +73,11 @@ class Shape:
         total = np.zeros(first.size)
         for depth, fan in enumerate(self.fans):
             under, child = self.under[depth], self.under[depth + 1]
+            # Of the nodes of a level only that in which the prefix ends has unequal children.
             inside = (first % under)[:, None] - child * np.arange(fan)
             parts = np.clip(inside / child, 0.0, 1.0)
             spread = ((parts - parts.mean(axis=1, keepdims=True)) ** 2).sum(axis=1)
+            # |projection|^2/lambda_d: the spaces of contrasts are orthogonal.
             total += child * spread / self.weights[depth]
         return total
 

@@ -71,6 +71,7 @@ class TwoSided(Noisy):
 
     def event(self, users: int, query: Query | None) -> PrivacyEvent:
         return TwoSidedEvent(
+            # Whoever comes beyond the plan only adds independent noise: post-processing.
             honest=min(users, self.planned),
             planned=self.planned,
             decay=self.decay,
@@ -92,12 +93,15 @@ class TwoSided(Noisy):
                         else int(log_series(-math.log(self.decay), 1, rng)[0])
                     )
                     noise += [2 * at + side for side in sides] * size
+            # One of `most` is for the own message, sent or not: the cap must not tell which.
             if len(noise) < self.most:
                 return self.singly(np.array(own + noise, np.int64))
 
     def _numbers(self, users: int) -> list[tuple[tuple[int, ...], int]]:
         """Sides that a batch is sent for, and how many there are on average, times 2^40."""
+        # Exact fractions, rounded up: more batches are independent noise, which is post-processing.
         share = Fraction(self.categories * users, self.planned) * (1 << FRACTION)
+        # -ln(1 - rho) batches of log-series sizes are one geometric number (as in floods.md).
         noise = math.ceil(share * Fraction(-math.log1p(-self.decay)))
         return [((0,), noise), ((1,), noise), ((0, 1), math.ceil(share * Fraction(self.rate)))]
 
@@ -120,6 +124,7 @@ class TwoSided(Noisy):
         return makers, words, sizes
 
     def count_pmf(self, x: Floats, label: int) -> Floats:
+        # rho^reach is e^-46: no more is left out.
         reach = math.ceil(46 / -math.log(self.decay)) + 2
         noise = scipy.stats.nbinom.pmf(np.arange(reach), 1 / self.planned, 1 - self.decay)
         flood = cells.compound(self.rate / self.planned, cells.batches(self.batch))
@@ -142,6 +147,8 @@ class TwoSided(Noisy):
         self, estimates: Floats, reports: int, honest: int, beta: float
     ) -> tuple[Floats, Floats]:
         reach = math.ceil(46 / -math.log(self.decay)) + 2
+        # All reports for both ends: noise that is symmetric
+        # with one peak only widens with more of it.
         shape = reports / self.planned
         noise = scipy.stats.nbinom.pmf(np.arange(reach * math.ceil(shape)), shape, 1 - self.decay)
         law = np.convolve(noise, noise[::-1])
