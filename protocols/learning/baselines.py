@@ -104,6 +104,7 @@ class Baseline(CentralAlgorithm[Any]):
         self.privacy = optimiser.privacy if privacy is None else privacy
         if self.trust is not Trust.NONE:
             times = optimiser.rounds_per_user
+            # One multiplier for all rounds of a user: the sensitivity of each round scales it.
             self._multiplier = Gaussian.calibrated(self.privacy, times).noise_multiplier
 
     @property
@@ -168,6 +169,7 @@ class Baseline(CentralAlgorithm[Any]):
         if self.trust is Trust.NONE:
             return WithoutNoise()
         if self.trust is Trust.LOCAL:
+            # Noise of each of so many users: their mean has it over sqrt(users).
             return LocalGaussian(self._multiplier, users)
         return Gaussian(self._multiplier)
 
@@ -196,8 +198,10 @@ class CuratedBounds(Baseline):
         made = super().plan(state)
         if made is None or state.results:
             return made
+        # The first release: its part of the budget is its own, not a round's.
         return replace(made, mechanism=self._histogram)
 
     def update(self, state: Any, estimate: Any) -> Any:
+        # A release is a mean; bins are chosen by counts, and later stages want the reports, too.
         counts = np.asarray(estimate) * self.users
         return super().update(state, (estimate, self.users) if state.results else counts)

@@ -101,6 +101,7 @@ class WeightedClassifier(WeightedRows, LinearClassifier):
         if sample_weight is None:
             return heavy[places], float(heavy.max())
         own = of_rows(sample_weight, len(places), self.weight_bound)
+        # The bound is of public numbers: the largest product that there is would tell of data.
         return heavy[places] * own, float(heavy.max()) * self.weight_bound
 
 
@@ -114,6 +115,7 @@ class LogisticModel(LinearClassifier):
         scores = self.decision_function(X)
         return np.asarray(
             log_softmax(
+                # Of two classes one has the score 0: their softmax is the logistic function.
                 scores if scores.ndim == 2 else np.column_stack([np.zeros_like(scores), scores]),
                 axis=1,
             )

@@ -68,6 +68,7 @@ class Clusters(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, 
         self._tell(n, self.protocol_.coordinates, privacy, beyond)
         self.privacy_ = of_one_fit(self.result_.privacy)
         found, self.n_iter_ = self.result_.value, self.result_.rounds
+        # Centres are released numbers: mapping them back looks at no row.
         self.cluster_centers_ = center + found.centres * factor
         self.shares_, self._factor = found.shares, factor
         self.labels_ = _nearest(rows, found.centres)
@@ -93,6 +94,7 @@ class Clusters(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, 
 
 
 def _nearest(rows: Floats, centres: Floats) -> NDArray[np.int64]:
+    # |x - c|^2 is |x|^2 - 2 <x, c> + |c|^2: the least is where half of that is, without |x|^2.
     closeness = rows @ centres.T - (centres**2).sum(axis=1) / 2
     return np.asarray(closeness.argmax(axis=1))
 

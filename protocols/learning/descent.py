@@ -106,6 +106,7 @@ class DescentModel(LinearEstimator):
             users, outside_ball = self._bounded(X, labels, constant)
         else:
             users, outside_ball = self._raw(X, labels, constant, unit), np.zeros(n, bool)
+        # A row of the unit ball and the constant behind it.
         norm = math.hypot(1.0, constant) if self.fit_intercept else 1.0
         persons = None if groups is None else Persons.grouped(users, groups, "groups")
         trainer = Trainer(
@@ -130,6 +131,7 @@ class DescentModel(LinearEstimator):
         self.result_, self.privacy_ = result, of_one_fit(result.privacy)
         self.n_iter_ = result.rounds
         found, self.bounds_ = Trained.of(result.value), None
+        # Bounds were released, so the map by them is public: `clipped_` still looks at the rows.
         if found.low is not None and found.high is not None:
             by = by.bounded(found.low, found.high)
             self.bounds_ = np.array([by.lower[:columns], by.upper[:columns]])
@@ -139,6 +141,7 @@ class DescentModel(LinearEstimator):
         theta = found.theta.reshape(outputs, -1)
         if self.bounds_ is not None:
             return made, *own_units.in_own_units(theta, by, columns, constant)
+        # Without an intercept there is no column: the sum is then 0.
         intercepts = theta[:, columns:].sum(axis=1) * constant
         return made, theta[:, :columns] / self.feature_bound, intercepts
 

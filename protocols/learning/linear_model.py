@@ -110,6 +110,7 @@ class LinearEstimator(BaseEstimator, ABC):
         coefficients, intercepts = self._train(
             replace(data, X=known.scaled(data.X), outside=beyond)
         )
+        # The map of the schema, (x - center)/half/norm, turned back.
         coefficients = coefficients / scale.half / scale.norm
         return coefficients, intercepts - coefficients @ scale.center
 
@@ -127,6 +128,8 @@ class LinearEstimator(BaseEstimator, ABC):
         known = parameters_of(type(made))
         own = {name: getattr(self, name) for name in self.loss_parameters if name in known}
         if isinstance(loss, LinearLoss):
+            # A loss that is given has parameters of its own:
+            # those of the estimator are others' defaults.
             own = {}
         return partial(named_loss, loss, **how, **own)
 
@@ -159,6 +162,7 @@ class LinearEstimator(BaseEstimator, ABC):
         """<row, coefficients> + intercept; rows are not clipped: the model is public."""
         validation.check_is_fitted(self)
         if self.schema_ is not None:
+            # As in `fit`: the model knows no cell beyond the bounds.
             rows = np.clip(encoded(X, self.schema_), *self.schema_.limits)
             return np.asarray(rows @ self.coef_.T + self.intercept_)
         X = in_order(self, X)
@@ -261,6 +265,7 @@ def seed_of(random_state: Any) -> int | None:
     if random_state is None:
         return None
     if isinstance(random_state, np.random.RandomState):
+        # Drawn, so that the same generator gives another seed for the next fit.
         return int(random_state.randint(2**31 - 1))
     return integer("random_state", random_state, 0, 2**128 - 1)
 

@@ -153,6 +153,7 @@ class Model:
     def _ball(self) -> L2Ball:
         if self.radius is not None:
             return L2Ball(self.d, positive("radius", self.radius))
+        # Proven bounds grow with the radius: a small one, unless steps are tuned.
         proven = RADIUS[self.classification]
         return L2Ball(self.d, proven if self.choose == "bound" else practice.RADIUS)
 
@@ -188,6 +189,7 @@ class Model:
         """
         labels, reach, loss = rows[:, -1], self.problem.domain.radius, self.loss
         if isinstance(loss, MultiClass):
+            # Constants see no feature: shares of the classes are all of the data that counts.
             shares = np.bincount(labels.astype(int), minlength=loss.classes) / len(labels)
             marks = np.eye(loss.classes, dtype=bool)
 

@@ -124,6 +124,7 @@ class MomentsEstimator(InBall):
         weights = np.where(upper[0] == upper[1], 1.0, math.sqrt(2))
         vectors = rows[:, upper[0]] * rows[:, upper[1]] * weights
         if not self.assume_centered:
+            # |z|^2 + |z|^4 is 2 at most: sqrt(2) brings both parts into the unit ball.
             vectors = np.column_stack([rows, vectors]) / math.sqrt(2)
         privacy = Privacy(self.epsilon, self.delta)
         self.protocol_ = self._sum(n, vectors.shape[1], privacy)
@@ -139,6 +140,7 @@ class MomentsEstimator(InBall):
         second[upper] = found / weights
         second = second + second.T - np.diag(np.diag(second))
         values, axes = np.linalg.eigh(second - np.outer(mean, mean))
+        # Cutting negative eigenvalues gives the nearest covariance (Frobenius) that there can be.
         kept = axes * np.maximum(values, 0.0) @ axes.T
         self.covariance_ = kept * np.outer(factor, factor)
         self.location_ = center + mean * factor
@@ -191,8 +193,10 @@ class Components(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MomentsEstim
         super().fit(X, y)
         count = len(self.location_) if self.n_components is None else self.n_components
         values, axes = np.linalg.eigh(self.covariance_)
+        # eigh has them rise.
         self.explained_variance_ = values[::-1][:count].copy()
         kept = axes.T[::-1][:count]
+        # An eigenvector has no sign of its own: its largest entry shall be positive.
         signs = np.sign(kept[np.arange(count), np.abs(kept).argmax(axis=1)])
         self.components_, self.mean_ = kept * signs[:, None], self.location_
         return self

@@ -79,6 +79,7 @@ def drowned(n: int, d: int, privacy: Privacy, what: str = "gradient") -> str | N
     low, high = privacy.epsilon, _LARGEST
     try:
         if noise_over_signal(n, d, Privacy(high, privacy.delta)) <= DROWNED:
+            # In ratios: 40 halvings leave less of them than is printed.
             for _ in range(40):  # noise falls as epsilon grows
                 middle = math.sqrt(low * high)
                 over = noise_over_signal(n, d, Privacy(middle, privacy.delta)) > DROWNED
@@ -95,11 +96,13 @@ def drowned(n: int, d: int, privacy: Privacy, what: str = "gradient") -> str | N
 
 def tell_of_search() -> None:
     """Warn once where a grid search of scikit-learn fits: its choice is not private."""
+    # scikit-learn tells a fit nothing of who calls it: the search is found among the callers.
     frame = sys._getframe()
     while frame.f_back is not None:
         frame = frame.f_back
         if frame.f_globals.get("__name__") == "sklearn.model_selection._search":
             search = frame.f_locals.get("self")
+            # Fits of one search: told once.
             if search is None or search in _SEARCHES:
                 continue
             _SEARCHES.add(search)

@@ -51,6 +51,7 @@ def in_own_units(theta: Floats, by: RowMap, columns: int, constant: float) -> tu
         columns: of features.
         constant: its value.
     """
+    # <theta, (x - center) factor> + theta_c constant, sorted by x.
     coefficients = theta[:, :columns] * by.factor[:columns]
     return coefficients, theta[:, columns] * constant - coefficients @ by.center[:columns]
 

@@ -89,6 +89,7 @@ class PrivateLinearModel(DescentModel):
                 "classification is supported. The type of the target is multiclass."
             )
             raise ParameterError("classes", outputs, allowed)
+        # The row and its constant together in the unit ball, each by the same factor.
         constant = scale = 1 / math.sqrt(1 + bool(self.fit_intercept))
         if name == pure.CENTRED:  # rows fill the ball once they are centred
             constant, scale = CONSTANT["practice"], 1.0
@@ -144,6 +145,7 @@ class PrivateLinearModel(DescentModel):
         if self.ridge is not None and self.C is not None:
             raise ParameterError("ridge, C", (self.ridge, self.C), "at most one of the two")
         if self.C is not None:
+            # C sum loss + |w|^2/2, over C n.
             return 1 / (positive("C", self.C) * n)
         if self.ridge is None:
             return 0.0 if name in (GRADIENT, pure.SGD) else pure.ridge(name, n, d, privacy)
@@ -228,6 +230,7 @@ def privatize(
     loss, parameter, unit, _ = check_model(estimator)
     strength = getattr(estimator, parameter)
     ridge: dict[str, Any] = {"ridge": strength, "C": None}
+    # A sum and alpha |w|^2/2 are C = 1/alpha; so are squares without 1/2 and alpha |w|^2.
     if unit.__name__ != "mean":  # of a sum over rows
         ridge = {
             "ridge": None,

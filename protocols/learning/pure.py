@@ -50,6 +50,7 @@ def ridge(name: str, n: int, d: int, privacy: Privacy) -> float:
     known = RIDGE.get(name.removesuffix("-perturbation"))
     if known is None:
         return _OTHERS
+    # A gamma number of shape d has the mean d; a Gaussian vector has sqrt(d) deviations.
     length = float(max(d, 2))
     if privacy.delta > 0:
         length = min(length, math.sqrt(2 * length * math.log(1 / privacy.delta)))
@@ -59,6 +60,9 @@ def ridge(name: str, n: int, d: int, privacy: Privacy) -> float:
 def descent(n: int, d: int, epsilon: float) -> dict[str, Any]:
     """Rounds, clip and step of `PureSGD`: each user answers once."""
     rounds = min(_ROUNDS, n)
+    # n/rounds users answer in a round: a mean moves by 2 clip rounds/n, and l2 noise some d/epsilon
+    # times as long has sqrt(d)/epsilon times that in a coordinate.
     noise = 2 * _CLIP * rounds * math.sqrt(d) / (n * epsilon)  # per coordinate of a round
+    # Noise walks at random: sqrt(rounds) steps of eta noise.
     eta = min(_MOVED / (math.sqrt(rounds) * noise), _STEP)
     return {"rounds": rounds, "clip": _CLIP, "eta": eta}

@@ -34,6 +34,7 @@ class LinearRegressor(RegressorMixin, LinearEstimator):
             low, high = interval(self.target_bounds)
             # Without an intercept the origin must stay where it is.
             center = (low + high) / 2 if self.fit_intercept else 0.0
+            # Around 0 the farther end decides: both must lie in [-1, 1].
             half = max(high - center, center - low)
             labels, outside = (np.clip(y, low, high) - center) / half, (y < low) | (y > high)
         if sample_weight is not None and isinstance(self, WeightedRows):
@@ -41,6 +42,7 @@ class LinearRegressor(RegressorMixin, LinearEstimator):
             labels, loss = np.column_stack([labels, own]), weighted(loss, self.weight_bound)
         told = {"target_bounds": outside}
         coef, intercept = self._model(Sample(X, labels, loss, told, groups=groups))
+        # Targets were mapped by (y - center)/half; predictions are mapped back.
         self.coef_, self.intercept_ = coef[0] * half, float(intercept[0] * half + center)
         return self
 

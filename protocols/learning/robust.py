@@ -82,12 +82,14 @@ class HeavyTailedModel(LinearEstimator):
         bound = math.inf
         if self.feature_bound is not None:
             bound = positive("feature_bound", self.feature_bound)
+            # hypot: squares of unbounded features may overflow.
             X = X * (bound / np.maximum(np.hypot.reduce(X, axis=1, keepdims=True), bound))
         rows = np.column_stack([X, np.ones((n, constant)), data.labels])
         made = data.loss(math.hypot(bound, constant))
         known = made.lipschitz(positive("radius", self.radius))
         given: dict[str, Any] = {"noise": self.noise}
         moments = None if self.moments is None else _moments(self.moments)
+        # Only gradients without any bound need a private look at their size.
         pilot = moments is None and math.isinf(known)
         if pilot:
             given["scale"] = positive("scale", self.scale)

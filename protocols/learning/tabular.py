@@ -125,6 +125,7 @@ def _cells(column: Any) -> NDArray[Any]:
     import pyarrow as pa
 
     try:
+        # NaN of pandas is a blank: arrow tells it from a number only here.
         made = pa.chunked_array([pa.array(column, from_pandas=True)])
     except (pa.ArrowException, TypeError, ValueError):
         try:
@@ -212,6 +213,7 @@ def fitted_rows(estimator: Any, X: Any, *, blank: bool = False) -> Floats:
     names = [column.name for column in schema.columns]
     cells, rows = cells_of(X, names), encoded(X, schema)
     for column in schema.columns if not blank else ():
+        # The first cell mostly settles it: the whole column is only read if that is blank.
         for end in (1, None):  # all cells are looked at where the first is blank
             found = column.values(cells[column.name][:end], schema.layout.marks)
             if not np.isnan(found[:, 0]).all():

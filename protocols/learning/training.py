@@ -181,6 +181,7 @@ class Trainer(Model):
         """
         kind: type[Optimiser[Any]] = optimiser(name, self.unit)
         if self.choose == "practice" and not optimiser(name, self.unit).tuned:
+            # Not an error: comparisons ask every optimiser with one choice.
             proven = dataclasses.replace(self, choose="bound")  # nothing is tuned for it
             return proven.protocol(name, n, hyper=hyper, phases=phases, trust=trust, **given)
         if self._printed(hyper):
@@ -221,6 +222,7 @@ class Trainer(Model):
                 tried[-1].choices["noise_ratio"] = why
             if max(bits) <= SANE_BITS:
                 return tried[-1]
+        # None is sane: the fewest bits, whatever the noise.
         return min(tried, key=lambda each: max(mean.sum.bits for mean, _ in _means(each)))
 
     def _printed(self, hyper: str) -> bool:
@@ -296,6 +298,7 @@ class Trainer(Model):
             )
             plans = (choose(spec, None, bits, self.encoding)[1] for spec in specs)
             ratio = max(plan.noise_ratio for plan in plans)
+            # A little more each time: without it two batches could follow each other for ever.
             made = make(ratio * _CREEP**attempt)
             if all(mean.sum.bits <= bits for mean, _ in _means(made)):
                 return made
@@ -323,6 +326,7 @@ class Trained:
     def of(cls, value: Any) -> "Trained":
         """Of the value of a run."""
         low, high, selection = None, None, None
+        # Bounds lie outside: what is selected is selected on rows within them.
         if isinstance(value, WithBounds):
             low, high, value = value.low, value.high, value.value
         if isinstance(value, Selection):

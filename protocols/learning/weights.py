@@ -33,6 +33,7 @@ def of_rows(sample_weight: Any, rows: int, bound: Any) -> Floats:
         raise ParameterError(where, WITHHELD, "a finite number, at least 0")
     if not weights.any():
         raise ParameterError("sample_weight", WITHHELD, "above zero for some row")
+    # Clipped, not refused: whether some weight is above the bound is a datum.
     return np.minimum(weights, most)
 
 
