@@ -164,14 +164,18 @@ def _noises(n: int, privacy: Privacy) -> Iterator[_Noise]:
         return math.ceil(math.log2(bins))
 
     def laplace(levels: int, bins: int) -> float:
+        # Who is replaced leaves a bin and enters another, at each level: l1 is 2 levels,
         rho = math.exp(-privacy.epsilon / (2 * levels))
         return 2 * rho / (1 - rho) ** 2
 
     def normal(levels: int, bins: int) -> float:
+        # and l2 is sqrt(2 levels).
         return gaussian.sigma(privacy.epsilon, privacy.delta, math.sqrt(2 * levels)) ** 2
 
     spread = gaussian.sigma(privacy.epsilon, privacy.delta)
     for name, variance, centred in (
+        # Half of epsilon at l1 = 1/2 + 1/2: 2 (2/epsilon)^2;
+        # a Gaussian at l2 = 1/sqrt(2), half of mu^2.
         ("discrete Laplace", laplace, 8 / privacy.epsilon**2),
         ("Gaussian", normal, spread**2),
     ):
@@ -181,6 +185,7 @@ def _noises(n: int, privacy: Privacy) -> Iterator[_Noise]:
 def _parted(one: Counting, n: int, levels: int) -> float:
     """Variance of the count of an average bin, by the users who are at its level."""
     count = np.full(one.bins, n / levels / one.bins)
+    # The count of a level's users times `levels` stands for all: its variance times levels^2.
     return levels**2 * float(one.variance(n // levels, count)[0])
 
 
@@ -196,6 +201,7 @@ def _histogram(noise: _Noise, n: int, domain: int, attackers: int) -> _Found:
 
 def _quantiles(noise: _Noise, n: int, domain: int, attackers: int) -> _Found:
     """The largest standard error of a rank, by the best tree of equal fans."""
+    # As of `Quantiles`: a power of 4, with 1e-9 for the rounding of logarithms.
     bits = 2 * max(1, math.ceil(math.log(domain) / math.log(4) - 1e-9))
     found = []
     for fan in (each for each in range(2, bits + 1) if bits % each == 0):
@@ -216,6 +222,7 @@ def _heavy(noise: _Noise, n: int, domain: int, attackers: int) -> _Found:
     allowed = [_KEPT / 10] * (len(parts) - 1) + [_MISS]
     normal = NormalDist()
     thresholds = [
+        # 1/2 at most: no threshold lies below what noise has on average.
         -sd * normal.inv_cdf(min(may / each, 0.5))
         for sd, may, each in zip(sds, allowed, bins, strict=True)
     ]
@@ -223,6 +230,7 @@ def _heavy(noise: _Noise, n: int, domain: int, attackers: int) -> _Found:
     def missed(count: float) -> float:
         return sum(normal.cdf((t - count) / sd) for t, sd in zip(thresholds, sds, strict=True))
 
+    # At twice the threshold and ten deviations nothing is missed.
     low, high = 0.0, 2 * max(thresholds) + 10 * max(sds)
     for _ in range(60):
         middle = (low + high) / 2

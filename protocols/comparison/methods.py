@@ -116,6 +116,7 @@ def sum_methods(n: int, d: int, privacy: Privacy, attackers: int) -> Methods:
     )
     made = [method for each in kinds for method in _settings(*each, n, d, privacy, attackers)]
     # Different wishes may be met by the same sum.
+    # Backwards: of equal ones the first is written last, and stays.
     same = {(each.name, each.bits, each.error, each.refused): each for each in reversed(made)}
     found = [*reversed(same.values())]
     shown = {method.name for method in found}
@@ -150,6 +151,7 @@ def _limit_bits(error: float, n: int, d: int) -> float:
     variance of at least a quarter of their squared distance. So k - 1 distances cover the range.
     """
     width = 2.0 if d > 1 else 1.0
+    # error^2 >= n d (w/(2 (k - 1)))^2, solved for k; log2 k bits in each coordinate.
     return d * math.log2(1 + width * math.sqrt(n * d) / (2 * error))
 
 
@@ -161,6 +163,7 @@ def _sum(
     except ParameterError as why:
         return Method(family, setting.name, Trust.SHUFFLE, refused=str(why))
     randomizer = made.randomizer
+    # In l2: the sum over coordinates.
     error = math.sqrt(float(randomizer.variance(n).sum()))
     return Method(
         family,
@@ -210,6 +213,7 @@ def _curators(n: int, d: int, privacy: Privacy, attackers: int) -> list[Method]:
 def _local(n: int, d: int, privacy: Privacy, attackers: int) -> Method:
     """No trust at all: nothing bounds a report."""
     trust = Trust.LOCAL
+    # Two vectors of the unit ball are 2 apart, two numbers of [0, 1] are 1.
     central = math.sqrt(d) * gaussian.sigma(privacy.epsilon, privacy.delta, 2.0 if d > 1 else 1.0)
     error = central * trust.noise(n)
     return Method(
@@ -278,6 +282,7 @@ def _planned_by_paper(plan: Plan) -> Method:
         )
     except ParameterError as error:
         return Method(*case, refused=str(error))
+    # b p (1 - p) of the noise and 1/4 of the rounding of each user, in steps.
     variance = spec.n * (constants.b * constants.p * (1 - constants.p) + 0.25)
     return Method(
         *case,

@@ -54,6 +54,7 @@ def sum_task(
     rng = np.random.default_rng(seed)
     rows = rng.random(n) if kind.scalar else rng.standard_normal((n, d))
     if not kind.scalar:
+        # Normal vectors have no direction of their own: so divided they are uniform on the sphere.
         rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     made = kind.calibrated(**kind.size(n, d, Privacy(epsilon, delta)), **options)
     how = {"adversary": attacks([each for each in attack.split(" + ") if each])}
@@ -172,6 +173,7 @@ def train_task(
         if rows.half_range is None:
             right = (predicted[:, 0] > 0) == (test[:, -1] > 0)
             return found | {"accuracy": float(right.mean())}
+        # Labels lie in [-1, 1]: half of the target's range brings them back to its units.
         error = np.abs(predicted[:, 0] - test[:, -1]).mean() * rows.half_range
         return found | {"mean_absolute_error": float(error)}
 

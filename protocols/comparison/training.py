@@ -87,6 +87,7 @@ def _clipped_at_length(trainer: Trainer, n: int, rounds: int | None) -> Method:
 def _made_by(
     trainer: Trainer, name: str, n: int, trust: Trust, rounds: int | None
 ) -> Callable[[], FirstOrder[Any]]:
+    # Who answers once has as many rounds as batches: nothing to be told.
     given = None if registered("protocol", name).one_shot else rounds
 
     def made() -> FirstOrder[Any]:
