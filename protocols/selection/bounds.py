@@ -67,6 +67,7 @@ class MagnitudeBins(Query):
             cells = rows[:, place]
             bins = np.clip(np.searchsorted(ends, cells, side="right") - 1, 0, BINS - 1)
             found[users, at, bins] = 1 / math.sqrt(count)
+            # Not finite as a whole: the user sends zero, and no bin gets a part of it.
             found[np.isnan(cells), at, 0] = math.nan
         return found.reshape(len(rows), -1)
 
@@ -94,6 +95,7 @@ class Bounded(Query):
 
     def __call__(self, rows: Floats) -> Values:
         inside = np.clip(rows, self.lower, self.upper)
+        # Kernels read columns.
         return self.query(np.asfortranarray((inside - self.center) * self.factor))
 
 
@@ -184,6 +186,7 @@ class ChosenBounds(Then, Protocol[Any]):
         spec = SumSpec(n, len(by.free) * BINS, part, honest_fraction=honest_fraction)
         histogram = planned_sum(spec, encoding)
         least = _threshold(histogram, len(by.free))
+        # A column needs a bin with so many: with fewer users than twice that chance alone decides.
         if least > n / 2:
             allowed = (
                 f"a larger share, or left out with bounds of {len(by.free)} columns stated: a bin "
@@ -253,6 +256,7 @@ class ChosenBounds(Then, Protocol[Any]):
         spec: RoundSpec | None = super().plan(state)
         if spec is None or not state.results:
             return spec
+        # Released numbers, so a query by them is as public as one by a model.
         mapped = Bounded.of(spec.query, self.by.bounded(*self._ends(state)))
         return dataclasses.replace(spec, query=mapped, analyze=partial(_counted, spec.analyze))
 
@@ -263,6 +267,7 @@ class ChosenBounds(Then, Protocol[Any]):
 
     def _ends(self, state: ThenState) -> tuple[Floats, Floats]:
         counts = np.asarray(state.results[0], np.float64).reshape(len(self.by.free), BINS)
+        # Users sent unit vectors over sqrt(columns): counts have it back.
         return chosen(counts * math.sqrt(len(counts)), self.least)
 
     def result(self, state: Any) -> WithBounds:
@@ -279,6 +284,7 @@ def chosen(counts: Floats, least: float) -> tuple[Floats, Floats]:
         least: users.
     """
     ends = edges()
+    # The fullest bin always stays: without one there would be no bounds.
     kept = (counts >= least) | (counts == counts.max(axis=1, keepdims=True))
     first, last = kept.argmax(axis=1), BINS - 1 - kept[:, ::-1].argmax(axis=1)
     return ends[first], ends[last + 1]
@@ -293,5 +299,6 @@ def _threshold(histogram: PlannedVectorSum, columns: int) -> float:
     """Users beyond which noise takes a bin in one of 1 / _MISTAKE runs; a rule of accuracy."""
     from scipy.special import ndtri
 
+    # A union bound over all bins of all columns, for noise that is nearly normal.
     deviations = float(-ndtri(_MISTAKE / (columns * BINS)))
     return deviations * histogram.standard_error * math.sqrt(columns)

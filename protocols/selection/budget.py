@@ -22,12 +22,14 @@ Kind = TypeVar("Kind")
 
 def rest(privacy: Privacy, spent: Privacy) -> Privacy:
     """What is left beside a part that spends less, as Gaussian releases compose."""
+    # The mu^2 of Gaussian releases add up.
     left = mu_of(privacy.epsilon, privacy.delta) ** 2 - mu_of(spent.epsilon, spent.delta) ** 2
     return Privacy(epsilon_gdp(privacy.delta, math.sqrt(left)), privacy.delta)
 
 
 def each_of(privacy: Privacy, count: int) -> Privacy:
     """What each of `count` equal parts gets, as Gaussian releases compose."""
+    # count releases of mu^2/count each.
     mu = mu_of(privacy.epsilon, privacy.delta) / math.sqrt(count)
     return Privacy(epsilon_gdp(privacy.delta, mu), privacy.delta)
 
@@ -77,5 +79,7 @@ def within(
         total = _total(charges(made), privacy.delta)
         if total <= privacy.epsilon:
             return made
+        # In proportion to what is too much, and a little
+        # less: composed, epsilon is no straight line.
         epsilon *= _CREEP * privacy.epsilon / total
     raise ParameterError("epsilon", privacy.epsilon, "larger: the parts of this run do not fit")

@@ -56,6 +56,7 @@ class MeanScores(Statistic):
         """The sum of some rows' scores."""
         with np.errstate(over="ignore", invalid="ignore"):
             each = np.asarray(self.query(rows)) * math.sqrt(len(self.query.thetas))
+        # As at a shuffler, where such an answer counts as zero.
         known = np.isfinite(each).all(axis=1, keepdims=True)
         return np.asarray(np.clip(np.where(known, each, 0.0), -1.0, 1.0).sum(axis=0))
 
@@ -103,6 +104,7 @@ class CuratedSelection(Choice, CentralAlgorithm[Any]):
         check_few(candidates)
         real("share", share, 0.0, 1.0, closed=(False, False))
         count, left = len(candidates), Privacy((1 - share) * privacy.epsilon, privacy.delta)
+        # Pure epsilons add up; beside a delta the ledger decides (`within`), and this is a start.
         first = left.epsilon / count
         if privacy.delta > 0:
             first = each_of(left, count).epsilon

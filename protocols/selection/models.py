@@ -78,6 +78,7 @@ def _scored(loss: Loss, theta: Floats, rows: Floats) -> Floats:
     margins = x @ theta
     if loss.classification:
         return np.where((margins > 0) == (labels > 0), 1.0, -1.0)
+    # Of the margin 0, which knows nothing: a public scale, whatever the radius is.
     worst = float(loss.value(np.zeros(2), np.array([-1.0, 1.0])).max())
     return np.asarray(1 - 2 * np.clip(loss.value(margins, labels) / worst, 0.0, 1.0))
 
@@ -181,6 +182,7 @@ class Selected(Choice, Protocol[Any]):
         if not 0 < scorers < n:
             allowed = f"such that of {n} users some train and some score"
             raise ParameterError("select_fraction", fraction, allowed)
+        # All of the budget: who scores was in no training, and who trains does not score.
         spec = SumSpec(scorers, len(candidates), privacy, honest_fraction=honest_fraction)
         scoring = planned_sum(spec, encoding)
 
@@ -232,6 +234,7 @@ class Selected(Choice, Protocol[Any]):
 
     def result(self, state: ThenState) -> Selection:
         scores = np.asarray(self.scored(state), np.float64) * math.sqrt(len(self.names))
+        # Of released numbers: which of them is largest costs nothing more.
         best = int(np.argmax(scores))
         named = dict(zip(self.names, scores.tolist(), strict=True))
         return Selection(state.results[best], self.names[best], named)
