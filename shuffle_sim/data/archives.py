@@ -54,6 +54,7 @@ def read_archive(path: Path) -> dict[str, NDArray[Any]]:
 def _check_directory(stream: IO[bytes]) -> None:
     """Refuse an archive whose list of members is long, before it is read."""
     size = stream.seek(0, os.SEEK_END)
+    # 20 bytes before the end may stand the mark of a zip64 archive: larger than all allowed here.
     tail = min(size, _END.size + 20)
     stream.seek(size - tail)
     end = stream.read(tail)
@@ -79,6 +80,7 @@ def _members(archive: zipfile.ZipFile, most: int) -> list[zipfile.ZipInfo]:
             raise ValueError(f"array {info.filename!r:.80} is packed in a way that numpy has not")
     if len({info.filename for info in found}) != len(found):
         raise ValueError("two arrays of one name")
+    # What the list says: `_member` reads no more than that of each.
     unpacked, packed = (
         sum(getattr(info, name) for info in found) for name in ("file_size", "compress_size")
     )

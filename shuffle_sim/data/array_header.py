@@ -44,6 +44,7 @@ class ArrayHeader:
             ValueError: it is none, of objects, or not as long as it says.
         """
         first = _MAGIC.get(head[:8], len(head))
+        # Two bytes of length in version 1, four in version 2: what stands up to `first`.
         start = first + int.from_bytes(head[8:first], "little")
         matched = _HEADER.fullmatch(head[first:start]) if start <= len(head) else None
         if matched is None:
@@ -54,6 +55,7 @@ class ArrayHeader:
             shape = tuple(int(each) for each in matched[3].split(b",") if each.strip())
         except (TypeError, ValueError) as error:
             raise ValueError("its header has no type or shape of an array") from error
+        # Integers of Python: no shape is too large to be refused.
         if math.prod(shape) * dtype.itemsize != size - start or not dtype.itemsize:
             told = f"{math.prod(shape):,} elements of {dtype}"
             raise ValueError(f"{told} in {size - start:,} bytes")

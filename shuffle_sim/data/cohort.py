@@ -48,9 +48,11 @@ class Cohort:
 
     def frames(self, block_size: int) -> Counter[int]:
         """How many users of the cohort blocks of `block_size` hold: {users in a block: blocks}."""
+        # By block: two ranges may end and begin in the same one.
         edges: Counter[int] = Counter()
         whole = 0
         for start, stop in self.ranges:
+            # Whole blocks lie from the first one that begins here to the last one that ends.
             first, last = -(-start // block_size), stop // block_size
             if first > last:  # inside one block
                 edges[last] += stop - start

@@ -56,6 +56,7 @@ class Number(Column):
         if cells.dtype.kind not in "fiub":
             raise ParameterError(f"column {self.name}", str(cells.dtype), "numeric")
         found = np.asarray(cells, np.float64)
+        # NaN is a blank; an infinity would be clipped without a word.
         if np.isinf(found).any():
             self.refuse(int(np.argmax(np.isinf(found))), "finite (the first row is 1)")
         return found[:, None]
@@ -135,6 +136,7 @@ class Date(Column):
             if zoned:
                 self.refuse(0, "with a zone, as its bounds; or give bounds without one")
             exact = cells.astype("datetime64[us]")
+            # Microseconds of a day.
             found = exact.astype(np.int64) / 86_400e6
             return np.where(np.isnat(exact), math.nan, found)[:, None]
         if cells.dtype.kind not in "OU":
@@ -172,6 +174,7 @@ class Named(Column):
 
     def labels(self, cells: NDArray[Any], marks: Marks) -> NDArray[Any]:
         places = self.places(cells)
+        # Place -1 is the last: None, of a blank.
         known = np.array([*self.classes, None], object)
         return np.asarray(known[np.where(np.isnan(places), -1, places).astype(int)])
 
@@ -250,6 +253,7 @@ class Category(Named):
     def values(self, cells: NDArray[Any], marks: Marks) -> Floats:
         places = self.places(cells)
         found = np.where(places[:, None] == np.arange(len(self.classes)), 1.0, 0.0)
+        # NaN equals no place: without this a blank would look like a row of zeros.
         found[np.isnan(places)] = math.nan
         return found
 

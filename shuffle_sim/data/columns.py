@@ -127,6 +127,7 @@ class Column(ABC):
         self, cells: NDArray[Any], meaning: Callable[[str], float | None], allowed: str
     ) -> Floats:
         """The meaning of each text; blanks that have none are NaN."""
+        # Each different text is looked at once: mostly they are few.
         different, places = unique_texts(cells)
         found = np.full(len(different), math.nan)
         for place, text in enumerate(different):
@@ -157,5 +158,6 @@ def _number_text(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float):
+        # A category 3 that stands among blanks comes as 3.0: it is the same text.
         return "" if math.isnan(value) else str(int(value)) if value.is_integer() else repr(value)
     return str(value)

@@ -85,6 +85,7 @@ def header(path: Path, delimiter: str | None) -> tuple[list[str], str, int]:
     except csv.Error as error:
         raise ValueError(f"its first line is none of names ({error})") from error
     files.check_columns(len(names))
+    # 0, 1, 2, ... is what libraries write for columns without names.
     if all(_number(name) for name in names) and names != [str(at) for at in range(len(names))]:
         raise ValueError("its first line holds numbers: write the columns' names above it")
     return unlike(names), delimiter, skipped
@@ -97,6 +98,7 @@ def unlike(names: Sequence[str]) -> list[str]:
     for place, each in enumerate(names, 1):
         name = base = each.strip() or f"column {place}"
         count = 1
+        # A name.2 that stands in the file is not taken away from its column.
         while name in found or (count > 1 and name in taken):
             count += 1
             name = f"{base}.{count}"
@@ -106,6 +108,7 @@ def unlike(names: Sequence[str]) -> list[str]:
 
 def _commonest(line: str) -> str:
     """The delimiter that is there most often outside quotes; a comma where there is none."""
+    # Every other piece lies between quotes.
     bare = "".join(line.split('"')[::2])
     return max(DELIMITERS, key=lambda each: (bare.count(each), -DELIMITERS.index(each)))
 

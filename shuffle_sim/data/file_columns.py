@@ -62,6 +62,7 @@ def kinds_of(path: Path, layout: Layout) -> tuple[dict[str, str], Layout]:
     found = columns_of(path, layout)
     if path.suffix in (".csv", ".tsv"):
         layout = replace(layout, delimiter=header(path, layout.delimiter)[1])
+        # Cells cut at commas have no decimal commas.
         if layout.marks == Marks() and layout.delimiter != ",":
             kinds = [kind_of(cells, layout.marks) for cells in found.values()]
             for marks in (Marks(","), Marks(",", ".")):
@@ -132,6 +133,7 @@ def columns_of(path: Path, layout: Layout, texts: Sequence[str] = ()) -> dict[st
         ) from error
     if not found:
         raise ParameterError("file", str(path), "a table with at least one column")
+    # An .npz may hold anything: tables of other kinds are rectangular.
     lengths = {len(column) for column in found.values()}
     if lengths == {0}:
         raise ParameterError("file", str(path), "a table with at least one row")

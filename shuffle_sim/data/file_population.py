@@ -58,6 +58,8 @@ class Files(Population):
             if max(first, start) < min(first + rows, stop):  # an empty part has none
                 inside = max(0, start - first), min(rows, stop - first)
                 found.append(self._read(path, part, *inside))
+                # A file that changed would shift rows to other
+                # users: the run ends before they answer.
                 if len(found[-1]) != inside[1] - inside[0]:
                     raise DataError(f"{path} has other rows than when the run began")
             first += rows
@@ -126,6 +128,7 @@ class ParquetFiles(Files):
 
     def _read(self, path: Path, part: int, start: int, stop: int) -> NDArray[Any]:
         if self._group is None or self._group[:2] != (path, part):
+            # Kept until another group is asked for: chunks of users come in order.
             with readable(path), files.parquet(path) as file:
                 table = file.read_row_group(part, columns=self._columns)
                 self._group = path, part, self._rows_of(table)
@@ -168,6 +171,7 @@ class ParquetFiles(Files):
                 rows = [group.num_rows for group in groups]
                 if sum(rows) != described.num_rows or min(rows, default=0) < 0:
                     raise ValueError("its parts have other rows")
+                # As doubles: a group is read as a whole.
                 widest = max((group.num_rows * group.num_columns for group in groups), default=0)
                 if 8 * widest > files.most_memory():
                     raise ValueError(f"a row group of {widest:,} cells")

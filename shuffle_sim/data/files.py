@@ -99,6 +99,7 @@ def read_open(number: int, path: Path, parameter: str, most: int) -> bytes:
     check_plain(number, path, parameter, most)
     try:
         with os.fdopen(number, "rb", closefd=False) as stream:
+            # One byte more than allowed: the file may have grown since it was looked at.
             found = stream.read(most + 1)
     except OSError as error:
         allowed = f"a file that can be read ({error.strerror})"
@@ -233,6 +234,7 @@ class NpyRows:
                 for place, piece in enumerate(found):
                     first = place * users + start if order == "F" else start * width
                     stream.seek(self._header.start + first * self.dtype.itemsize)
+                    # By reading, not by mapping: a cut file then gives fewer rows, not a signal.
                     read = np.fromfile(stream, self.dtype, size)
                     if len(read) < size:
                         raise DataError(f"{self._path} was cut: rows that it had are gone")
@@ -251,10 +253,12 @@ def write_private(path: Path, content: bytes) -> None:
     part = path.with_name(path.name + ".part")
     with suppress(FileNotFoundError):
         part.unlink()
+    # O_EXCL: what somebody put there meanwhile, such as a link, is not written through.
     number = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         with os.fdopen(number, "wb") as stream:
             stream.write(content)
+        # A rename is whole or nothing; who reads has the old file or the new one.
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)

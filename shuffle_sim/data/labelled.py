@@ -94,6 +94,7 @@ class Labelled:
         of its bounds. Several classes have a row of coefficients and an intercept each.
         """
         scale = self.table.scale
+        # <theta, (norm scaled row, 1)/length>, sorted by the row's own units.
         scaled = theta.reshape(-1, len(self.table.columns) + 1) / np.hypot(scale.norm, 1)
         weights, constant = scaled[:, :-1] / scale.half, scaled[:, -1]
         intercepts = constant - weights @ scale.center
@@ -122,6 +123,8 @@ def labelled(
     """
     if table.target is None:
         raise ParameterError("label", None, "given: the column to predict")
+    # Features are norm long at most and the constant is 1:
+    # both together, so divided, lie in the ball.
     length = float(np.hypot(table.scale.norm, 1))
     by = None
     if table.free:
@@ -235,6 +238,7 @@ def _classes(
     others = [name for name in found if name not in chosen]
     if not others:
         raise ParameterError("positive", chosen, "not all of the classes")
+    # -1 and +1: the sign of the margin is the prediction.
     labels = np.where(np.isin(texts, chosen), 1.0, -1.0)
     rule = f"{' '.join(chosen)} = +1, {_named(others)} = -1"
     return labels, (tuple(others), tuple(chosen)), rule

@@ -85,6 +85,7 @@ class LinearModel:
         if self.loss not in _PROBABILISTIC:
             return None
         margins = self.margins(rows)
+        # Of two classes one has the score 0: their softmax is the logistic function.
         scores = margins if margins.ndim == 2 else np.column_stack([np.zeros(len(rows)), margins])
         return np.asarray(scipy.special.softmax(scores, axis=1))
 
@@ -104,6 +105,7 @@ class LinearModel:
         Raises:
             ParameterError: a blank, a class that the model does not know, or no number.
         """
+        # Rows that the model cannot read have no prediction, so no score.
         kept = ~_lost(self.margins(rows))
         rows, target = rows[kept], target[kept]
         if not len(rows):
@@ -181,6 +183,7 @@ class LinearModel:
         shape = (several, len(schema.names)) if several > 1 else (len(schema.names),)
         if weights.shape != shape or intercept.shape != shape[:-1]:
             raise ValueError(f"weights of shape {weights.shape} in place of {shape}")
+        # NaN fails the comparison, too.
         if not all((abs(each) <= LARGEST).all() for each in (weights, intercept)):
             raise ValueError(f"weights that are not finite, or beyond {LARGEST:g}")
         if (classes is None) == (bounds is None):

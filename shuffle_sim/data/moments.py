@@ -46,6 +46,7 @@ class ColumnMoments:
 
 def encoded(table: Table) -> Floats:
     """(u, 2 u^2 - 1) of each row over sqrt(2 columns), (rows, 2 columns): in the unit ball."""
+    # Each cell in [-1, 1]: 2 u^2 - 1 uses that range as a whole, u^2 half of it.
     inside = table.scaled() * table.scale.norm
     both = np.concatenate([inside, 2 * inside**2 - 1], axis=1)
     return np.asarray(both / np.sqrt(both.shape[1]))
@@ -70,6 +71,7 @@ def released(
     error = standard_error * np.sqrt(len(sums)) / count
     # The square of a noisy mean is too large by the variance of its noise.
     spread = (1 + second) / 2 - first**2 + error**2
+    # Of (1 + second)/2; of first^2, to first order 2 first error, and to second 2 error^4.
     wide = np.sqrt((error / 2) ** 2 + (2 * np.abs(first) * error) ** 2 + 2 * error**4)
     values, errors = half**2 * np.maximum(spread, 0.0), half**2 * wide
     interval = MomentIntervals.of(half**2 * spread, errors, 0.0)

@@ -30,6 +30,7 @@ class PersonRows:
         self._equal, self._shape = rows.dtype != object, rows.shape[:2]
         if self._equal and rows.ndim == 3 and rows.shape[2] == columns:
             self._rows = np.asarray(rows, np.float64)
+            # A view, if rows are in Fortran order: record j of all persons, then record j + 1.
             self.records = self._rows.reshape(-1, columns, order="F")
         elif not self._equal and all(each.shape[1:] == (columns,) for each in rows):
             self._lengths = np.array([len(each) for each in rows])
@@ -79,5 +80,6 @@ class PersonRows:
         means = np.zeros((len(counts), each.shape[1]))
         some = counts > 0  # corrupted persons may claim to have no records
         starts = (np.cumsum(counts) - counts)[some]
+        # reduceat of an empty piece would give the next piece's first row: hence `some`.
         means[some] = np.add.reduceat(each, starts, axis=0) / counts[some, None]
         return means

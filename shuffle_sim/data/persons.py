@@ -18,13 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from shuffle_sim.data.file_columns import demand_whole
 from shuffle_sim.data.file_population import ParquetFiles
 from shuffle_sim.data.person_rows import PersonRows
-from shuffle_sim.data.population import (
-    InMemory,
-    Population,
-    Unit,
-    plain_array,
-    population_of,
-)
+from shuffle_sim.data.population import InMemory, Population, Unit, plain_array, population_of
 from shuffle_sim.errors import WITHHELD, ParameterError, integer
 
 MOST_RECORDS = 1024
@@ -140,6 +134,7 @@ class Persons(Population):
             _, owner, records = np.unique(names, return_inverse=True, return_counts=True)
         except TypeError as error:
             raise ParameterError(called, str(error), "names of one type") from error
+        # stable: a person's records stay in the order of the table, as the first ones count.
         return cls._checked(table[np.argsort(owner, kind="stable")], records)
 
     @classmethod
@@ -169,6 +164,7 @@ class Persons(Population):
         records: list[int] = []
         for path, names in source.column(person):
             demand_whole(f"column {person} of {path}", names)
+            # A person begins where the name changes; one that comes back is refused below.
             starts = [0, *(np.flatnonzero(names[1:] != names[:-1]) + 1)] if names.size else []
             for name in names[starts].tolist():
                 if name in home:
@@ -256,6 +252,7 @@ class Persons(Population):
         table = table.reshape(len(table), -1)
         if self.equal:
             return table.reshape(len(records), -1, table.shape[1])
+        # Filled one by one: np.array of equal lengths would make one array of three axes.
         each = np.empty(len(records), object)
         ends = np.cumsum(records)
         for person, (low, high) in enumerate(zip(ends - records, ends, strict=True)):
@@ -269,6 +266,7 @@ class Persons(Population):
             rows, records = self.source.rows(low, high), self.records[persons]
             if len(rows) > (count := int(records.sum())):
                 ends = np.cumsum(records)
+                # A record that is kept comes from as far as its person's records are moved.
                 places = np.repeat(self._starts[persons] - low - (ends - records), records)
                 rows = rows[np.arange(count) + places]
             parts.append(rows)
@@ -282,6 +280,7 @@ class Persons(Population):
         while first < len(ends):
             low = int(starts[first])
             many = int(np.searchsorted(ends, low + _PIECE, side="right"))
+            # Small pieces where some do not count: little is read in vain.
             last = len(ends) if whole else max(first + 1, many)
             yield (low, int(ends[last - 1])), slice(start + first, start + last)
             first = last

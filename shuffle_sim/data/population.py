@@ -162,6 +162,7 @@ class Generated(Population):
                 raise ParameterError(
                     "make", len(made), f"a function that makes {count} rows when asked for {count}"
                 )
+            # One page is kept: blocks of users ask for it piece by piece.
             self._page = page, made
             if self._digests is not None:
                 self._digests[page] = _hashed(np.asarray(made))
@@ -175,6 +176,7 @@ class Generated(Population):
 
 def _hashed(rows: NDArray[Any]) -> bytes:
     rows = np.ascontiguousarray(rows)
+    # Type and shape first: the same bytes as other numbers are other rows.
     found = hashlib.sha256(f"{rows.dtype.descr}{rows.shape}".encode())
     found.update(rows.reshape(-1).view(np.uint8).data)
     return found.digest()

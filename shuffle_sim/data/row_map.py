@@ -37,5 +37,6 @@ class RowMap:
         )
         lower[self.free], upper[self.free] = low, high
         center[self.free] = (low + high) / 2
+        # Half of the range comes to the reach, on both sides of the center.
         factor[self.free] = self.reach * 2 / (high - low)
         return type(self)(lower, upper, center, factor, self.free[:0], self.reach[:0])

@@ -126,12 +126,14 @@ class Schema:
         center, half = np.array(self._spread(each, (0.0, 1.0)), np.float64).T
         # Where the indicator is 1 the cell's own numbers are 0.
         least = 1.0 if self.missing == "indicator" else 0.0
+        # Squares add up: each cell has its own part of the row's squared norm.
         norms = [max(column.scaling[2], least) for column in self.columns]
         return Scale(center, half, float(np.sqrt(np.sum(norms))))
 
     def scaled(self, rows: Floats) -> Floats:
         """Encoded rows, clipped to their limits, in the l2 unit ball."""
         scale = self.scale
+        # Clipped before it is scaled: cells of `encode` may lie anywhere.
         inside = np.clip(rows, *self.limits)
         return np.asarray((inside - scale.center) / scale.half / scale.norm)
 

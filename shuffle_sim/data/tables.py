@@ -109,6 +109,7 @@ class Table:
     def row_map(self, norm: float) -> RowMap:
         """The same column by column, divided by another number: users apply it themselves."""
         scale, free = self.scale, np.array(self.schema.free, np.int64)
+        # Free columns get theirs with their limits (`RowMap.bounded`).
         factor = 1 / scale.half / norm
         return RowMap(
             self.lower, self.upper, scale.center, factor, free, np.full(len(free), 1 / norm)
@@ -220,6 +221,7 @@ def table_of(
     if schema.missing == "drop":
         kept = ~np.isnan(rows).any(axis=1)
         for column in (labels, persons):
+            # A row without its label or person is left out with it.
             kept &= True if column is None else ~gaps(column)
         if not kept.any():
             raise nothing_left(schema.missing, _only_blanks(schema, rows))
