@@ -24,6 +24,7 @@ def add_half_binomial(counts: NDArray[np.integer], b: int, rng: np.random.Genera
 
     state, random = lanes(rng)
     for used in [64] * (b // 64) + [b % 64] * (b % 64 > 0):
+        # The narrowest type with room: fewer random words, and more counts in a vector.
         width = next(bits for bits in (8, 16, 32, 64) if used <= bits)
         words = random.reshape(-1).view(f"u{width // 8}")
         add_random_ones(counts.reshape(-1), words.dtype.type(width - used), state, random, words)
@@ -37,6 +38,7 @@ def pack_ones(counts: NDArray[np.integer], per_label: int) -> Octets:
     from shuffle_sim.sampling.compiled_bits import pack_ones as compiled
 
     size = -(-len(counts) * per_label // 8)
+    # Words of eight bytes are stored from any byte on, the last one beyond the end.
     out = np.empty(counts.shape[1] * size + 8, np.uint8)
     compiled(counts, per_label, out)
     return out[:-8].reshape(-1, size)
@@ -48,6 +50,7 @@ def field_sums(packed: Octets, edges: Ints) -> Ints:
 
     reports, row = packed.shape
     sums, pieces = np.zeros(len(edges) - 1, np.int64), _pieces(tuple(edges.tolist()))
+    # Copied to where eight more bytes may be read.
     alone = min(reports, -(-8 // max(1, row)))  # whose last word may reach beyond the bytes
     last = np.zeros(alone * row + 8, np.uint8)
     last[:-8] = packed[reports - alone :].reshape(-1)
@@ -64,6 +67,7 @@ def _pieces(edges: tuple[int, ...]) -> tuple[Ints, NDArray[np.uint64], NDArray[n
         place = start
         while place < stop:
             before = place % 8
+            # A word is loaded from a whole byte: of its 64 bits `before` are of others.
             size = min(64 - before, stop - place)
             found.append((place // 8, before, 64 - before - size, label))
             place += size

@@ -38,6 +38,8 @@ from shuffle_sim.sampling.kernels import (
 )
 
 Split = NDArray[np.uint8] | NDArray[np.uint16]
+# T = A + C must fit 16 bits, so A and C have 15 each; up to 7 bits of a word wait for their byte,
+# so 56 more fit.
 MAX_NUMBER, MAX_LEVELS, MAX_WORD = (1 << 15) - 2, 15, 56
 """Largest number A, most levels, and most bits of a coordinate that are packed, that fit."""
 _ONE = 1 << 16
@@ -78,6 +80,7 @@ def split_numbers(
         columns = fortran(columns.T).T
     factors = multipliers(columns, factors, scale)
     start, end, mask = offset * _ONE, most * _ONE, (1 << levels) - 1
+    # Of T, with the b bits that are added last: it decides the type.
     largest = math.ceil(most) + r - 1 + b + mask
     split: Split = scratch((2, *columns.shape), np.uint8 if largest < 256 else np.uint16)
     coin: type[np.unsignedinteger] = np.uint8 if levels <= 8 else np.uint16
@@ -92,6 +95,7 @@ def split_numbers(
         random = np.empty((rows + 16 * width, 16), np.uint64)
         words = random[:rows].reshape(-1).view(np.uint16)
         coins = random[rows:].reshape(-1).view(coin)
+        # Room for as many as there are values: pages that nothing is written to cost nothing.
         seen = scratch((3, columns.size), np.int64)
         count = compiled(
             columns,
@@ -139,6 +143,7 @@ def _rounded(
     """The numpy kernel of the numbers, on values in steps of 2^-16."""
     moved = scaled.astype(np.int32).view(np.uint32)
     if r == 2:
+        # Unsigned: what lies below a threshold wraps round to far above 2, and is no tie.
         low, word = moved & (_ONE - 1), words[0].astype(np.uint32)
         below, above, other = (_ONE - 1 - low) ** 2 >> 17, low * low >> 17, _ONE - 1 - word
         tied = np.flatnonzero((word - below < 2) | (other - above < 2))
@@ -150,10 +155,12 @@ def _rounded(
     else:
         for each in words:
             moved += each
+        # c is at most r: only bits within r of the end can carry.
         held = moved & (_ONE - 1)
         tied = np.flatnonzero(held >= _ONE - r)
         held = held[tied]
         moved >>= 16
+    # Clipped to the last step, beyond which `scaled` may be by a rounding error.
     rest = np.minimum(scaled[tied], end) - scaled[tied].astype(np.int32)
     units = (np.maximum(rest, 0.0) * _UNIT).astype(np.int64)
     _settle(moved, np.stack([tied, units, held.astype(np.int64)]), r, rng)
@@ -169,8 +176,10 @@ def _settle(
     """
     if r != 2:
         places, units, held = ties
+        # floor(rest + sum u_k) >= 2^16 - held, taken into the sum as a whole number of units.
         numbers[places] += _carry_out(units - ((_ONE - held) << 52), r, rng) >= 0
         return
+    # Two words for each: of their 128 bits 121 are the rest of v.
     more = iter(rng.bit_generator.random_raw(2 * ties.shape[1]).tolist())
     for place, unit, bits in ties.T.tolist():
         numbers[place] = int(numbers[place]) + _tied(unit, bits, next(more), next(more))
@@ -185,6 +194,7 @@ def _tied(units: int, held: int, high: int, rest: int) -> int:
     """
     low, word = divmod(held, _ONE)
     part, down = (low << 52) + units, 0 <= word - ((_ONE - 1 - low) ** 2 >> 17) < 2
+    # (near + v)/2^16 < (side/2^68)^2/2, times 2^137: 137 - 16 = 121.
     side, near = ((1 << 68) - part, word) if down else (part, _ONE - 1 - word)
     reached = (near << 121) + ((high << 64 | rest) >> 7) < side * side
     return -reached if down else int(reached)
@@ -217,6 +227,7 @@ def digit_sums(split: Split, levels: int, top: int) -> Ints:
         top: the largest rest.
     """
     bits, sums = levels + top.bit_length(), np.zeros((split.shape[1], levels + 1), np.int64)
+    # Numbers that fill words of eight bytes; the few others are taken one in a word.
     whole = split.shape[2] // (8 // split.itemsize) * (8 // split.itemsize)
     unit = _LANES[split.itemsize]
     if compiling():
@@ -227,6 +238,7 @@ def digit_sums(split: Split, levels: int, top: int) -> Ints:
     for words in (split[..., :whole].view(np.uint64), split[..., whole:].astype(np.uint64)):
         for bit in range(bits):
             ones = np.bitwise_count(words & (unit << np.uint64(bit))).sum(axis=2, dtype=np.int64)
+            # Bit l of T from L on belongs to the rest, in which it counts 2^(l - L).
             sums[:, min(bit, levels)] += ones[0] << max(bit - levels, 0)
             if bit < levels:
                 sums[:, bit] += ones[1]
@@ -270,6 +282,7 @@ def pack_reports(split: Split, levels: int, top: int) -> NDArray[np.uint8]:
         return out
     number, kept = split
     mask = (1 << levels) - 1
+    # Of two bits the first one is their or, and the second their and: the ones come first.
     pairs = (digits[(number | kept) & mask] << 1) | digits[number & kept & mask]
     words = (pairs << top) | rests[number >> levels]
     out = np.empty((-(-d * bits // 8), users), np.uint8)

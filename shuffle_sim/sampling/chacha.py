@@ -53,9 +53,11 @@ class ChaCha20:
         Args:
             key: 32 secret bytes.
         """
+        # A key is for one stream, so counter and nonce may begin at 0.
         self._cipher = Cipher(algorithms.ChaCha20(key, bytes(16)), mode=None).encryptor()
         self._words = self._pieces()
         self.lock = threading.RLock()
+        # Kept here: numpy holds only their address.
         self._functions = _Functions(
             None, _Word(self._word), _Half(self._half), _Double(self._double), _Word(self._word)
         )
@@ -64,11 +66,14 @@ class ChaCha20:
     def random_raw(self, size: int) -> NDArray[np.uint64]:
         """So many words of 64 bits at once."""
         with self.lock:
+            # A stream cipher adds its key stream; to zeros, that is the key stream itself.
             stream = self._cipher.update(bytes(8 * size))
+        # A bytearray, so that the words may be written to: kernels advance their state in place.
         return np.frombuffer(bytearray(stream), "<u8").astype(np.uint64, copy=False)
 
     def _pieces(self) -> Iterator[int]:
         while True:
+            # From the same cipher as `random_raw`: no byte of it is ever given twice.
             yield from memoryview(self._cipher.update(bytes(_PIECE))).cast("Q")
 
     def _word(self, _: int | None) -> int:
@@ -78,6 +83,7 @@ class ChaCha20:
         return next(self._words) >> 32
 
     def _double(self, _: int | None) -> float:
+        # 53 bits: every multiple of 2^-53 in [0, 1), as numpy makes doubles.
         return (next(self._words) >> 11) * 2.0**-53
 
     def __reduce__(self) -> Any:

@@ -43,6 +43,7 @@ def _put_word(_, array, place, word):
     def build(context, builder, signature, arguments):
         data = make_array(signature.args[0])(context, builder, arguments[0]).data
         spot = builder.gep(data, [arguments[1]])
+        # align=1: without it LLVM may take an instruction that faults at odd addresses.
         builder.store(arguments[2], builder.bitcast(spot, ir.IntType(64).as_pointer()), align=1)
         return context.get_dummy_value()
 
@@ -72,6 +73,7 @@ def _fill_rows(_, state, out):
             return ir.Constant(kind, [value] * 16)
 
         with cgutils.for_range(builder, count) as loop:
+            # SFC64 (Doty-Humphrey) as in numpy; by its counter no period is below 2^64.
             a, b, c, counter = (builder.load(slot) for slot in slots)
             word = builder.add(builder.add(a, b), counter)
             turned = builder.or_(builder.shl(c, each(24)), builder.lshr(c, each(40)))
@@ -112,6 +114,7 @@ def margins_and_norms(columns, theta, margins, norms):
     """
     d, users = columns.shape
     odd = d % 2
+    # An odd first column, which also sets the sums, leaves fours and at most one pair.
     fours = odd + (d - odd) // 4 * 4
     for start in range(0, users, 256):
         stop = start + 256
@@ -141,6 +144,7 @@ def margins_and_norms(columns, theta, margins, norms):
 @_jit
 def column_sums(rows, some, sums, most):
     """See `kernels.column_sums`; of 2^16 rows at a time in 32 bits."""
+    # 65,536 numbers below 65,536 stay below 2^32: 32 bits add twice as many at once as 64.
     for start in range(0, len(rows), 65536):
         some[:] = 0
         for i in range(start, min(start + 65536, len(rows))):
@@ -178,6 +182,7 @@ def rounded_sum(columns, multipliers, start, ahead, state, random, ties, sums):
                 words[used : used + 256],
             )
             used += 256
+            # 256 numbers below 2^15 fit 32 bits; tied is gathered without a branch.
             part, tied = np.int32(0), np.int32(0)
             for i in range(values.size):
                 moved = np.int32(values[i] * factors[i] + start) + np.int32(bits[i])
@@ -189,6 +194,7 @@ def rounded_sum(columns, multipliers, start, ahead, state, random, ties, sums):
                     scaled = values[i] * factors[i] + start
                     whole = np.int32(scaled)
                     if (whole + bits[i]) & 65535 == 65535:
+                        # How many uniforms there are: `kernels._random`.
                         if ties[seen % ties.size] < scaled - whole:
                             total += 1
                         seen += 1
@@ -240,6 +246,7 @@ def draw_buckets(state, words, bucket_of, ends):
         for bucket in bucket_of[
             128 * k : 128 * (k + 64)
         ]:  # while they are in the first-level cache
+            # Counted first, summed up below: so far `ends` are sizes.
             ends[bucket] += 1
     for k in range(1, ends.size):
         ends[k] += ends[k - 1]
@@ -262,7 +269,9 @@ def permute_buckets(buckets, ends, state, random):
     """
     words, used, start = random.reshape(-1).view(np.uint32), 2 * random.size, 0
     for k in range(ends.size):
+        # The last bucket has none after it: an empty piece is fetched.
         end, after = ends[k], ends[min(k + 1, ends.size - 1)]
+        # Words go on from bucket to bucket: none is used twice, and none thrown away.
         used = permute_bucket(buckets[start:end], buckets[end:after], state, random, words, used)
         start = end
 
@@ -281,6 +290,7 @@ def permute_bucket(bucket, following, state, random, words, used):
         for place in range(fetched, min(fetched + 64, following.size), 64 // bucket.itemsize):
             prefetch(following, place)
         fetched += 64
+        # 64 swaps, and the lines of 64 of the following messages: both buckets end about together.
         stop = max(1, size - 64)
         while size > stop:
             bound = np.uint64(size)
@@ -289,6 +299,8 @@ def permute_bucket(bucket, following, state, random, words, used):
                 if used == words.size:
                     fill(state, random)
                     used = 0
+                # Lemire (2019): the high half is uniform below
+                # the bound, once few low halves are refused.
                 product = np.uint64(words[used]) * bound
                 used += 1
                 low = product & np.uint64(0xFFFFFFFF)
@@ -309,6 +321,7 @@ def gather(rows, order, out):
     for i in range(order.size):
         coming, row, place = rows[order[min(i + 64, order.size - 1)]], rows[order[i]], out[i]
         prefetch(coming, 0)
+        # A row may lie on two lines.
         prefetch(coming, coming.size - 1)
         for k in range(row.size):
             place[k] = row[k]

@@ -32,6 +32,7 @@ def _load(_, array, place):
 
     def build(context, builder, signature, arguments):
         data = make_array(signature.args[0])(context, builder, arguments[0]).data
+        # Any byte may be the first: hence align 1, below.
         spot = builder.gep(data, [arguments[1]])
         word = builder.load(builder.bitcast(spot, ir.IntType(64).as_pointer()))
         word.align = 1
@@ -67,6 +68,7 @@ def add_random_ones(counts, spare, state, random, words):
     """
     used = words.size
     for s in range(0, counts.size, 512):
+        # Drawn as they are used: they stay in the first-level cache.
         if used == words.size:
             fill(state, random)
             used = 0
@@ -91,6 +93,7 @@ def pack_ones(counts, per_label, out):
             while rest:
                 size = min(rest, np.uint64(64))
                 some = min(left, size)
+                # A shift by all 64 bits is undefined; so is it below, where nothing is left.
                 run = _FULL << (np.uint64(64) - some) if some else np.uint64(0)
                 word |= run >> held
                 held += size
@@ -102,6 +105,7 @@ def pack_ones(counts, per_label, out):
                 left -= some
                 rest -= size
         if held:
+            # What of it lies beyond the report the next report writes over.
             store(out, place, word)
 
 
@@ -112,12 +116,14 @@ def field_sums(packed, reports, row, places, before, after, labels, sums):
     packed, flat: bytes, eight more than these reports have. A piece k of a report lies in the word
     at byte places[k], between `before` and `after` bits that are not its own.
     """
+    # Some reports at a time: their lines are read again for the next piece of them.
     for first in range(0, reports, 64):
         last = min(reports, first + 64)
         for k in range(places.size):
             total, left, right = np.uint64(0), before[k], before[k] + after[k]
             place = places[k] + first * row
             for _ in range(first, last):
+                # The shifts drop what is before and after; neither is 64, as no piece is empty.
                 total += ones((load(packed, place) << left) >> right)
                 place += row
             sums[labels[k]] += np.int64(total)
@@ -142,11 +148,13 @@ def draw_bits(numerator, precision, state, random, out):
     random holds.
     """
     lowest = 0
+    # From the least digit: zeros below the last one would only be and-ed with nothing.
     while not numerator >> lowest & 1:
         lowest += 1
     step = random.shape[0]
     for s in range(0, out.shape[0], step):
         tile = out[s : s + step]
+        # The digit `lowest` is a one: (nothing) or (a random bit).
         fill(state, tile)
         flat = tile.reshape(-1)
         words = random[: tile.shape[0]].reshape(-1)
@@ -177,6 +185,7 @@ def flip_bits(bits, size, wrong, missing, state, random):
         if product & np.uint64(0xFFFFFFFF) >= refused:
             place = product >> np.uint64(32)
             at, mask = np.int64(place >> np.uint64(3)), np.uint8(128 >> (place & np.uint64(7)))
+            # Others are drawn again, so each wrong bit is equally likely.
             if ((bits[at] & mask) != 0) == wrong:
                 bits[at] ^= mask
                 missing -= 1

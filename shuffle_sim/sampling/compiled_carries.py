@@ -15,12 +15,14 @@ _jit = numba.njit(cache=True, boundscheck=False, nogil=True)
 @_jit
 def _two(places, words, numbers):
     """floor(s + U_1 + U_2) by one word each; how far the nearest is from a tie (below 2: tied)."""
+    # Little-endian: the lower half of a place comes first.
     near, halves = np.uint16(65535), places.view(np.uint16)
     for i in range(numbers.size):
         low, word = halves[2 * i], words[i]
         high, other = np.uint16(~low), np.uint16(~word)
         below = np.uint16(np.uint32(np.uint32(high) * np.uint32(high)) >> np.uint32(17))
         above = np.uint16(np.uint32(np.uint32(low) * np.uint32(low)) >> np.uint32(17))
+        # Unsigned: on the other side of a threshold the distance wraps round to a large one.
         near = min(near, np.uint16(word - below), np.uint16(other - above))
         whole = np.uint16(halves[2 * i + 1] + np.uint16(1))
         numbers[i] = np.uint16(
@@ -38,6 +40,7 @@ def _several(places, words, r, numbers):
         for i in range(size):
             places[i] = np.int32(places[i] + np.int32(bits[i]))
     for i in range(size):
+        # 65,535 less the low bits: below r where a carry of c <= r can matter.
         near = min(near, np.uint16(~np.uint16(places[i])))
         numbers[i] = np.uint16(places[i] >> np.int32(16))
     return near
@@ -48,6 +51,7 @@ def _add_coins(numbers, flips, mask, totals, kept):
     """T = A + C, and the complement of C, in their own type: what is above it cancels."""
     kind = totals.dtype.type
     for i in range(totals.size):
+        # The complement of a uniform number is uniform: it is drawn itself, and C = mask - coin.
         coin = kind(kind(flips[i]) & mask)
         kept[i] = coin
         totals[i] = kind(kind(kind(numbers[i]) + mask) - coin)
@@ -59,6 +63,7 @@ def _note_ties(values, factors, start, most, r, words, moved, base, seen, count)
     for i in range(values.size):
         scaled = values[i] * factors[i] + start
         place = np.int64(np.int32(scaled))
+        # Clipped to the last step, beyond which `scaled` may be by a rounding error.
         units = np.int64(max(min(scaled, most) - place, 0.0) * 2.0**52)
         if r == 2:
             low, word = place & 65535, np.int64(words[i])
@@ -108,6 +113,7 @@ def split_numbers(
                 near = _several(places, taken, r, numbers[:size])
             totals, kept = out[0, j, s : s + 512], out[1, j, s : s + 512]
             _add_coins(numbers, coins[thrown : thrown + 512], mask, totals, kept)
+            # r = 2 has two tied words on each side; of more uniforms r places may carry.
             if near < r:
                 base = j * users + s
                 count = _note_ties(
@@ -154,6 +160,7 @@ def digit_counts(split, levels, digits, out):
             number = split[0, j, i]
             rest = np.uint64(number >> levels)
             word = digits[number & mask] + digits[split[1, j, i]] + (rest << top)
+            # It may write beyond its levels + 1 bytes: what follows is written later.
             put_word(out, place, word)
             place += levels + 1
 
@@ -175,6 +182,7 @@ def pack_reports(split, levels, digits, rests, bits, out):
             rest = rests[number >> levels]
             word = (word << np.uint64(bits)) | (pairs << top) | rest
             held += bits
+            # Bits above the held ones have left already: the mask below drops them.
             while held >= 8:
                 held -= 8
                 out[i, place] = np.uint8((word >> np.uint64(held)) & np.uint64(255))

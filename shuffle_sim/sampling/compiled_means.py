@@ -48,6 +48,7 @@ def hadamard(row):
     first-level cache.
     """
     size, stride = row.size, row.size // 2
+    # Below it a block of 2 stride doubles has 32 KiB at most, and stays in the first-level cache.
     while stride >= 4096:
         half = stride // 2
         for start in range(0, size, 2 * stride):
@@ -57,6 +58,7 @@ def hadamard(row):
                 row[i], row[i + half] = ac + bd, ac - bd
                 row[i + stride], row[i + stride + half] = a_c + b_d, a_c - b_d
         stride //= 4
+    # Divided at the end, once for each value: exact for powers of four.
     root = np.sqrt(size)
     for block in range(0, size, max(1, 2 * stride)):
         k = stride

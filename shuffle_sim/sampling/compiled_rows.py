@@ -49,6 +49,7 @@ def squared_norms(columns, squares):
 @_jit_unchecked
 def shorten(squares, bound, factors):
     """See `kernels.shorten`; without branches, since half of the rows may be long."""
+    # As in numpy: longer by less than rounding shows is inside.
     limit = bound * bound * (1 + 1e-12)
     long = np.int64(0)
     for i in range(squares.size):

@@ -77,6 +77,7 @@ def negative_binomial(
         size: how many.
         rng: whose source gives uniform words (`random_raw`).
     """
+    # Rounded down: a smaller rate is wider noise.
     number = math.floor(rate * _UNIT)
     whole, rest = divmod(numerator, denominator)
     found = np.zeros(size, np.int64)
@@ -85,6 +86,7 @@ def negative_binomial(
     if not rest:
         return found
     parts: list[Ints] = []
+    # How many to propose: a double, which decides nothing of the law.
     missing, share = size, (-math.expm1(-rate)) ** (1 - rest / denominator)
     while missing > 0:
         proposals = min(_BATCH, math.ceil((missing + 8) / share))
@@ -98,8 +100,10 @@ def _taken(number: int, rest: int, denominator: int, size: int, rng: np.random.G
     # First only whether k is 0: most others are not taken, with probability 1 - r.
     small = min(number, _UNIT)
     more = np.ones(size, bool)
+    # e^-x as a product of factors with exponents up to 1, which Algorithm 1 asks for.
     for part in [_UNIT] * ((number - small) // _UNIT) + [small, (number - small) % _UNIT]:
         more[more] = bernoulli_exp(np.full(int(more.sum()), part), rng)
+    # k = 0 has the empty product: always taken.
     values = np.where(more, -1, 0)
     kept = np.flatnonzero(more)
     kept = kept[below(denominator, kept.size, rng) < rest]
@@ -109,6 +113,7 @@ def _taken(number: int, rest: int, denominator: int, size: int, rng: np.random.G
         values[kept[drawn == step]] = step
         going = drawn > step
         kept, drawn = kept[going], drawn[going]
+        # (step + r)/(step + 1) in whole numbers.
         passed = below(denominator * (step + 1), kept.size, rng) < rest + step * denominator
         kept, drawn = kept[passed], drawn[passed]
         step += 1
@@ -134,9 +139,11 @@ def _poisson_ones(size: int, rng: np.random.Generator) -> Ints:
     parts: list[Ints] = []
     missing = size
     while missing > 0:
+        # e/4 = 0.68 of them are taken; trailing zeros of a word are k with probability 2^-(k+1).
         words = np.asarray(source.random_raw(math.ceil(1.5 * missing) + 8), np.uint64)
         least = (words & (~words + np.uint64(1))).astype(np.float64)  # a power of two: exact
         k = np.frexp(least)[1].astype(np.int64) - 1
+        # All zeros stand for k of 64 and more, taken with less than 2^63/64! < 1e-70: left out.
         taken = words > 0
         none = np.flatnonzero(k == 0)
         taken[none] = below(2, none.size, rng) == 0

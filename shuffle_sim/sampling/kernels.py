@@ -197,11 +197,14 @@ def _random(
     size: int, rng: np.random.Generator
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint64], Floats]:
     """What a compiled rounding needs: a generator's state, room for words, uniforms for ties."""
+    # A tie is one in 65,536: four times as many uniforms and 64. More ties (chance below e^-149)
+    # would take some again.
     return *lanes(rng), rng.random(64 + size // 16_384)
 
 
 def lanes(rng: np.random.Generator) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
     """State of sixteen generators of a compiled kernel, and room for their words."""
+    # All 256 bits of each state are random words, so no generator needs warming up.
     return rng.bit_generator.random_raw(64).reshape(4, 16), np.empty((64, 16), np.uint64)
 
 
@@ -209,6 +212,7 @@ class _Kept(threading.local):
     """Scratch memory of this thread: runs in other threads have their own."""
 
     def __init__(self) -> None:
+        # np.empty itself, remembered: the same shape gets the same memory.
         self.array = lru_cache(maxsize=16)(np.empty)
 
 
@@ -270,6 +274,7 @@ def _moved(
     )
     np.multiply(columns, multipliers(columns, factors, scale), out=scaled)
     scaled += offset * (_LOW + 1)
+    # Casting cuts off towards zero, which is the floor: nothing is below 0.
     np.copyto(moved, scaled, casting="unsafe")
     raw = (
         rng.bit_generator.random_raw(columns.size // 4 + 1)
@@ -279,6 +284,7 @@ def _moved(
     moved += raw
     np.copyto(low, moved, casting="unsafe")
     tied = np.flatnonzero(np.equal(low, _LOW, out=scratch(shape, np.bool_)))
+    # q again: only q + r was kept.
     whole = moved.reshape(-1)[tied] - raw.reshape(-1)[tied].astype(np.int32)
     up = rng.random(tied.size) < scaled.reshape(-1)[tied] - whole
     return moved, tied[up]
@@ -290,6 +296,7 @@ def half_binomial(b: int, size: tuple[int, ...], rng: np.random.Generator) -> ND
     for used in [64] * (b // 64) + [b % 64] * (b % 64 > 0):
         width = next(bits for bits in (8, 16, 32, 64) if used <= bits)
         raw = rng.bit_generator.random_raw(total.size * width // 64 + 1).view(f"u{width // 8}")
+        # The shift drops what is not used of a word of 8, 16, 32 or 64 bits.
         total += np.bitwise_count(raw[: total.size] >> (width - used)).reshape(size)
     return total
 

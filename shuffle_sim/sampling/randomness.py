@@ -64,6 +64,7 @@ def stream(
 ) -> np.random.Generator:
     """The generator of one role in one round; nothing else ever uses the same key."""
     if generator == "chacha20":
+        # Fields of fixed length: no two places give the same bytes, so no two streams have one key.
         place = struct.pack(">QBQ", round_index, role, index)
         key = hashlib.sha256(b"shuffle-sim chacha20" + entropy.to_bytes(16, "big") + place).digest()
         # All that numpy takes is a `capsule` and a `lock`; its stubs ask for a class of its own.

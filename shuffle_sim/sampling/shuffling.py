@@ -64,6 +64,7 @@ def permuted(parts: Sequence[NDArray[Any]], rng: np.random.Generator) -> NDArray
             np.ascontiguousarray(part), bucket_of[start : start + len(part)], moved, places
         )
         start += len(part)
+    # The words of the buckets are used up: their memory takes new ones.
     permute_buckets(moved, ends, state, words[:64])
     return moved
 
@@ -98,6 +99,7 @@ def arrange(ones: int, size: int, rng: np.random.Generator) -> Bits:
     C, a string of independent equal bits is a uniform C-subset, and a uniform subset (superset) of
     that of the right size is uniform: the result is exact.
     """
+    # A double near the share is enough: what it misses is flipped, exactly.
     share, words = ones / max(size, 1), (size + 63) // 64
     drawn = 0.02 if compiling() else 1.0  # a random word's time, over that of a 60th of a flip
     # More precision costs r random words per word; less costs a random flip per surplus bit (about
@@ -115,6 +117,7 @@ def arrange(ones: int, size: int, rng: np.random.Generator) -> Bits:
     surplus = int(np.bitwise_count(bits).sum(dtype=np.int64)) - ones
     wrong, missing = (1, surplus) if surplus > 0 else (0, -surplus)
     while missing:
+        # More than are missing: places that are right already, or drawn twice, do not count.
         places = rng.integers(0, size, int(missing * 2.5) + 16)
         at = places >> 3
         mask = (128 >> (places & 7)).astype(np.uint8)
@@ -133,6 +136,7 @@ def _arranged(ones: int, size: int, target: tuple[int, int], rng: np.random.Gene
     from shuffle_sim.sampling.compiled_bits import count_ones, draw_bits, flip_bits
 
     octets = (size + 7) // 8
+    # `draw_bits` takes no probability 0 or 1: its lowest one-digit would not be there.
     if target[0] in (0, 1 << target[1]):
         bits = np.full(octets, 0 if target[0] == 0 else 0xFF, np.uint8)
         state, random = lanes(rng)
@@ -161,9 +165,11 @@ def share_out(ones: int, sizes: NDArray[np.int64], rng: np.random.Generator) -> 
     if size < _NUMPYS_LIMIT:
         drawn = rng.multivariate_hypergeometric(sizes, ones, method="marginals")
         return np.asarray(drawn, np.int64)
+    # Near the right total, whatever the share exactly is: the rest is moved.
     counts = rng.binomial(sizes, ones / size)
     surplus = int(counts.sum()) - ones
     room = counts if surplus > 0 else sizes - counts
+    # numpy refuses to choose from nothing, even none.
     chosen = rng.choice(max(1, int(room.sum())), abs(surplus), replace=False, shuffle=False)
     moved = np.bincount(
         np.searchsorted(np.cumsum(room), chosen, side="right"), minlength=sizes.size
