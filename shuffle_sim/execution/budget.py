@@ -291,6 +291,7 @@ class BudgetLedger(PrivacyLedger):
         super().settle(honest)
         index = len(self.charges) - 1
         if self._written[index] != self._settled[index]:
+            # Over: noise that is missing has cost more, whether it fits or not.
             self._write(index, self._settled[index], over=True)
 
     def _write(self, index: int, charge: Charge, *, over: bool) -> None:

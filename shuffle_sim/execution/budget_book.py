@@ -49,6 +49,7 @@ class Spent(NamedTuple):
         most, own = Counter[PrivacyEvent](), PrivacyLedger()
         for each in self.charges:
             own.charge(each.cohort, each.event)
+        # Counters joined by |: of each kind the most that any user took part in.
         for _, events in own.users():
             most |= events
         yield from (Charge(Cohort.of(0, users), event) for event in most.elements())
@@ -110,6 +111,7 @@ class Book(NamedTuple):
         place, index, *charged = rest
         _demand(kind == "charge" and place in range(len(reports)))
         charges = list(reports[place].charges)
+        # One beyond the last: a round that was not known ahead.
         _demand(index in range(len(charges) + 1))
         charges[index : index + 1] = [_charge(*charged)]
         reports[place] = reports[place]._replace(charges=tuple(charges))
@@ -148,6 +150,7 @@ def _vocabulary() -> tuple[type, ...]:
     return Cohort, *(theorem.event for theorem in loaded("theorem").values())
 
 
+# Every look reads the whole file: most records were decoded at the one before.
 @lru_cache(maxsize=1 << 14)
 def decoded(body: bytes) -> tuple[Any, ...]:
     """The value of a record; events are of kinds that have a theorem."""

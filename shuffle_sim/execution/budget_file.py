@@ -46,6 +46,7 @@ class BudgetFile:
             number = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             try:
                 append(number, _length(_LENGTH.size + len(written)) + written)
+                # A link fails where a file has the name; a rename would put itself in its place.
                 os.link(part, self.path)
             finally:
                 os.close(number)
@@ -82,6 +83,7 @@ class BudgetFile:
 
     @contextmanager
     def _locked(self, mode: int, kind: int) -> Iterator[int]:
+        # O_NONBLOCK: a pipe under this name would be waited for.
         flags = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
         try:
             number = os.open(self.path, mode | flags)
@@ -102,6 +104,7 @@ class BudgetFile:
     def _taken(self, number: int, kind: int) -> bool:
         """Whether the lock is ours now."""
         try:
+            # Asked again and again: a wait in the kernel has no deadline.
             fcntl.flock(number, kind | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
@@ -117,6 +120,7 @@ class BudgetFile:
             magic, length, complement = _LENGTH.unpack_from(content)
         if magic != _MAGIC or length ^ complement != 2**64 - 1:
             raise self._bad("a file that Budget.create made, whole")
+        # Only this side is damage: a longer file holds an append that a death cut off.
         if len(content) < length:
             left = f"{len(content):,} of {length:,} bytes are left"
             raise self._bad(f"whole: {left}; restore the file")
@@ -173,9 +177,11 @@ class Change:
         """
         written, self._hash = record(self._hash, encode(body))
         try:
+            # What a death left beyond the length is no charge: nothing was drawn on it.
             os.ftruncate(self._number, self._end)
             append(self._number, written)
             self._end += len(written)
+            # Last: until the length is on the disk the record is none.
             os.pwrite(self._number, _length(self._end), 0)
             os.fsync(self._number)
         except OSError as error:

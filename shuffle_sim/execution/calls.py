@@ -67,6 +67,7 @@ class RoundOfCalls(Closing):
             return exchange_of([noted], [shuffled, released], conclusion)
         sent = [self.call(each, "gather", broadcast, returns=many + 1) for each in stations]
         records = [each[-1] for each in sent]
+        # One list for each station: all records, then what every station has for it.
         coming = [[*records, *(each[target] for each in sent)] for target in range(many)]
         if self._deployment.fidelity == "literal":
             read = [
@@ -113,6 +114,7 @@ class RoundOfCalls(Closing):
         """Users of these blocks answer to the shuffler's shards: handles of all records."""
         shards, sent, records = len(self._shufflers), [], []
         for home, shuffler in enumerate(self._shufflers):
+            # Block b goes to the shard b mod shards, whichever batch it comes in.
             frames, noted = self._answers(
                 broadcast, blocks[(home - blocks.start) % shards :: shards]
             )

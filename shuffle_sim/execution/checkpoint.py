@@ -83,6 +83,7 @@ class Checkpoint(Journal):
             ParameterError: another release was charged in its place.
             CheckpointError: the disk does not take it; nothing of the release has been drawn.
         """
+        # Nothing more was written: this is the first round that is new.
         if not self._records:
             self._append(encode(charge), "the charge of a round; the round was not begun")
             return None
@@ -96,6 +97,8 @@ class Checkpoint(Journal):
                 )
         outcome: Outcome | None = None
         if not self._records:
+            # The round is drawn again, and its outcome will
+            # have to be written: refused before, if not.
             self._demand_writable("the outcome of a round; the round stays charged")
         else:
             outcome = self._decoded(self._records.popleft())
@@ -120,6 +123,7 @@ class Checkpoint(Journal):
         """The file, by its own name in the folder; for reading where it cannot be written."""
         flags = os.O_CLOEXEC | os.O_APPEND | os.O_NOFOLLOW
         try:
+            # By the folder that is locked: its name may by now stand for another.
             return os.open(FILE, flags | os.O_RDWR, dir_fd=self._lock)
         except OSError as error:
             if not resume or error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
@@ -184,6 +188,7 @@ class Checkpoint(Journal):
                 "checkpoint", str(self._path), f"of format {FORMAT}; it is of format {form!r:.20}"
             )
         drawn = stored[1:]
+        # The task and the entropy, 16 bytes each.
         sizes = [len(each) for each in drawn if type(each) is bytes]
         if sizes != [16, 16] or len(drawn) != 2 or not _is_pairs(stored[0], str):
             raise self._damaged("the beginning")

@@ -85,6 +85,7 @@ def _walked(roots: Iterable[Any]) -> _Walk:
         thing = waiting.pop()
         if id(thing) in seen or _package(thing) not in packages:
             continue
+        # Kept: an id may be given again once its object is gone.
         seen[id(thing)] = thing
         parts = _of_class(thing) if isinstance(thing, type) else _of_function(thing)
         text = [thing.__qualname__]
@@ -94,6 +95,7 @@ def _walked(roots: Iterable[Any]) -> _Walk:
                 continue
             named = _named_by(part)
             waiting += named
+            # A value counts by its hash; anything else by the names of what it is made of.
             if _is_constant(part):
                 text.append(f"{name} {(digest := fingerprint(part).hex())}")
                 constants += [] if _is_plain(part) else [(part, digest)]
@@ -185,6 +187,7 @@ def _of_function(function: FunctionType) -> Iterator[tuple[str, Any]]:
         except ValueError:  # empty as yet
             continue
     for name in read.names:
+        # The function itself stands for no such global: None may be one.
         named = function.__globals__.get(name, function)
         if isinstance(named, ModuleType):
             if named.__name__.partition(".")[0] not in _VERSIONED:
@@ -216,6 +219,7 @@ def _read(code: CodeType) -> _Read:
 def _names(code: CodeType) -> tuple[set[str], ...]:
     """All names in it, the globals that it sets, and the attributes that it sets."""
     found = set(code.co_names), set[str](), set[str]()
+    # Operations stand at even places of the code: few functions have these, and `dis` is slow.
     if not {_STORE_GLOBAL, _STORE_ATTR}.isdisjoint(code.co_code[::2]):
         for each in dis.get_instructions(code):
             if each.opcode in (_STORE_GLOBAL, _STORE_ATTR):

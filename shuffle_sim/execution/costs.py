@@ -93,6 +93,7 @@ class CostMeter:
         Raises:
             AccountingError: count and formula differ.
         """
+        # Corrupted users send what they like: only honest ones are held to the formula.
         if literal and checked and counted != formula:
             raise AccountingError(f"wire bytes counted {counted}, by formula {formula}")
         wire, routed, view = counted if literal else formula
@@ -218,6 +219,7 @@ def sealing(
         + chunks_on_wire(randomizer, viewed, each)
         for each in (security, "none")
     )
+    # Seals have no bytes of their own in a frame: what they add is the difference.
     return protected - plain
 
 

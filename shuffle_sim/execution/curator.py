@@ -89,6 +89,7 @@ class Curator:
             raise ParameterError("cohort", release.cohort.ranges, f"of {self._users} users")
         opened, public = self._session(release, index), release.public()
         if release.event is not None:
+            # Rule 1 of docs/design.md: charged, then journaled, and only then drawn.
             self._ledger.charge(release.cohort, release.event)
         known = self._journal.charge(
             (
@@ -110,6 +111,7 @@ class Curator:
             self._ledger.settle(release.cohort.size)
         if opened is not None:
             first = index if release.session is None else release.session
+            # A session goes on only while its last answer says so (`released`).
             self._open.pop(first, None)
             if released:
                 self._open[first] = release
@@ -148,6 +150,7 @@ class Curator:
             if (paid.cohort, paid.mechanism) != (release.cohort, release.mechanism):
                 allowed = f"that of a release of {paid.cohort} by {paid.mechanism}, as was paid for"
                 raise ParameterError("session", first, allowed)
+        # Draw 0 is a release's own; 1 is the session's, of its first release.
         return self._stream(first, 1)
 
     def _stream(self, index: int, draw: int) -> np.random.Generator:
@@ -155,6 +158,7 @@ class Curator:
 
     def _total(self, part: Part, cohort: Cohort) -> Floats:
         """The sum over all blocks in order."""
+        # Sums of doubles depend on their order: it is that of the blocks, whoever adds them up.
         found = [each for shard in self._ask("parts", part, cohort) for each in shard]
         return np.asarray(np.sum([value for _, value in sorted(found, key=itemgetter(0))], axis=0))
 

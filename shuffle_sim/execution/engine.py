@@ -186,6 +186,7 @@ def _by_users(
     if security == "onion":
         check_sealing_time(deployment, workers, how.sealing_seconds)
     check_adversary(adversary, protocol, population)
+    # Before the journal is made: what is refused leaves no folder behind.
     ahead = check_report(kept.budget, data, _ahead(protocol), resume=kept.resume)
     identity = _identity(deployment, population, kept)
     journal = journal_of(kept.checkpoint, kept.resume, identity)
@@ -202,6 +203,7 @@ def _by_users(
         while plan is not None:
             planned = plan
             observed.plan(planned)
+            # Before anybody answers; `exchanged` then has it on the disk.
             ledger.charge(planned.cohort, planned.event)
             exchange, plan = exchanged(journal, host, deployment, planned, ledger)
             observed.take(planned, exchange)

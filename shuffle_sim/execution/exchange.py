@@ -46,6 +46,7 @@ def _lowered(record: ShardRecord | ShuffleRecord | ViewRecord) -> tuple[Any, ...
 
 
 def _raised(kind: type[_Record], fields: tuple[Any, ...]) -> _Record:
+    # An empty record tells which of its fields are counters.
     counted = {name for name, value in vars(kind()).items() if isinstance(value, Counter)}
     named: dict[str, Any] = dict(zip(vars(kind()), fields, strict=True))
     return kind(**named | {name: Counter(dict(named[name])) for name in counted})

@@ -123,6 +123,7 @@ def forecast(
         Hop(name=name, **dict(zip(_KINDS, row, strict=True)))
         for name, row in zip(_HOPS, totals.tolist(), strict=True)
     )
+    # The ledger knows users by their events: bits are looked up by those, at their most.
     sent: dict[PrivacyEvent, float] = {}
     for spec in specs:
         sent[spec.event] = max(sent.get(spec.event, 0), spec.randomizer.usual_bits)
@@ -178,6 +179,7 @@ def _round(spec: RoundSpec, index: int, security: str, block_size: int) -> list[
     viewed = chunks_on_wire(randomizer, chunks, security)
     seals = [sealing(randomizer, spec.cohort, block_size, Counter(), Counter(), security)]
     seals.append(
+        # The formula is of all hops: less those of the users it is the view's.
         sealing(randomizer, spec.cohort, block_size, Counter(), chunks, security) - seals[0]
     )
     public = spec.broadcast()

@@ -103,6 +103,7 @@ class History:
                 what,
                 frame.context.round,
                 (frame.kind, frame.index),
+                # Sealed again, the same content is other bytes.
                 b"" if sealed else hashlib.sha256(frame.payload).digest(),
                 hashlib.sha256(broadcast).digest(),
                 frame.reports,

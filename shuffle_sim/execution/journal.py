@@ -68,6 +68,7 @@ def append(number: int, written: bytes) -> None:
         os.fsync(number)
     except OSError:
         with suppress(OSError):
+            # Half a record would make all that is appended after it unreadable.
             os.ftruncate(number, end)
         raise
 
@@ -96,6 +97,7 @@ class Records:
             size, complement = (
                 _SIZE.unpack_from(data, self.position)
                 if self.position + _SIZE.size <= len(data)
+                # A head that was cut: as a record of no bytes it ends beyond the file, and is none.
                 else (0, 0xFFFFFFFF)
             )
             if size ^ complement != 0xFFFFFFFF:

@@ -76,6 +76,7 @@ class Observed:
         promised = ledger.guarantee(protocol.delta, settled=False, assumptions=whole)
         if (claim := protocol.claim) is None:
             return settled, promised
+        # At the delta of the claim: at another the two epsilons could not be compared.
         charged = ledger.guarantee(claim.delta, settled=False).epsilon
         if charged <= claim.epsilon * (1 + 1e-9):
             promised = replace(claim, assumptions=whole)

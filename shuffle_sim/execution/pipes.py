@@ -87,6 +87,7 @@ def send(channel: socket.socket, parts: Sequence[Part]) -> None:
     inline = [each for each in parts if isinstance(each, bytes)]
     message = memoryview(b"".join([_COUNT.pack(len(parts)), *lengths, *inline]))
     if blobs:
+        # Descriptors go with the first bytes; what the call did not take follows.
         message = message[socket.send_fds(channel, [message], blobs) :]
     channel.sendall(message)
 
@@ -145,12 +146,14 @@ def serve(
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
     ctypes.CDLL(None).prctl(_DEATH, signal.SIGKILL)
+    # It may have died before `prctl`: then no signal comes, and nobody would end this process.
     if os.getppid() != parent:
         return
     for each in inherited:
         each.close()
     gc.freeze()  # what was inherited is not looked at again, so its pages stay shared
     hosted = _Hosted(role, arguments)
+    # The role has what it needs of them: rows that it lets go of are gone.
     del arguments
     while True:
         try:

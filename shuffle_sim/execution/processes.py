@@ -148,6 +148,7 @@ class ProcessesRuntime(Runtime):
         method = self._method or ("fork" if threading.active_count() == 1 else "spawn")
         here, there = socket.socketpair()
         here.settimeout(min(self.round_timeout, _LONGEST_WAIT))
+        # A child closes its copies of these: a channel ends only once all its copies are closed.
         ends = [here, *(each.channel for each in self._hosts.values())] if method == "fork" else []
         context: Any = multiprocessing.get_context(method)
         given = there, ends, os.getpid(), role, arguments
@@ -183,6 +184,7 @@ class ProcessesRuntime(Runtime):
         Raises:
             HostLostError: one is gone, or did not answer in time and was ended.
         """
+        # One deadline for all handles: roles work at the same time.
         deadline, values = time.monotonic() + min(self.round_timeout, _LONGEST_WAIT), []
         for handle in handles:
             while handle.part is None and handle.error is None:
@@ -271,6 +273,7 @@ class ProcessesRuntime(Runtime):
         if host.process.exitcode is not None:
             host.process.close()
         own = f"{host.name} ended with code {code}: its error is on stderr"
+        # A positive code is an error of its own, which would come again; a signal is bad luck.
         host.error = ShuffleSimError(own) if code > 0 else HostLostError(why)
         while host.calls:
             host.calls.popleft().fail(host.error)

@@ -217,6 +217,7 @@ def spending(ledger: PrivacyLedger, delta: float) -> Iterator[None]:
     """What was spent stays known: an error that ends a run bears the ledger and a note."""
     try:
         yield
+    # Ctrl-C, too: what was spent is spent.
     except BaseException as error:
         if isinstance(error, ShuffleSimError):
             error.ledger = ledger

@@ -93,6 +93,7 @@ def known_exchange(outcome: tuple[Any, ...], deployment: Deployment, broadcast: 
         shape = (randomizer.alphabet.labels,)
         if randomizer.view != "sums":
             shape = tally.words.shape if tally.words is not None else ()
+        # A record is bound by its hash, not by what it says: another program may have written it.
         whole = tally.sums.shape == shape and tally.sums.dtype == np.int64
         if not (whole and 0 <= exchange.shuffler.singles <= exchange.shuffler.accepted):
             raise ValueError("of another round")
@@ -131,6 +132,7 @@ def metered(
             chunks_on_wire(randomizer, chunks, deployment.security),
         ),
         literal=literal,
+        # Corrupted users may send frames of any size.
         checked=exchange.users.corrupted == 0,
         broadcast=len(broadcast),
         sealing=sealing(

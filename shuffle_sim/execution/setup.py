@@ -85,6 +85,7 @@ def deployment_of(
         else integer("block_size", block_size)
         for each in ("literal", fidelity)
     )
+    # At the most: how many words users send is theirs to say.
     each = most_bytes(fidelity, randomizer, 1)
     if fidelity != "aggregate" and min(size, protocol.users) * each > _LARGEST_FRAME:
         name, given = ("fidelity", fidelity) if size == 1 else ("block_size", size)
@@ -101,6 +102,7 @@ def deployment_of(
             f"{_LARGEST_ROUND >> 30}"
         )
         raise ParameterError("fidelity", fidelity, allowed)
+    # Public numbers alone: which kernel runs must not tell of data.
     values = randomizer.usual_messages // _MESSAGES_A_VALUE if fidelity == "literal" else labels
     values = max(values, randomizer.worked)
     if check_generator(generator, seed) != GENERATORS[0]:

@@ -151,6 +151,7 @@ class SimRuntime(Runtime):
     def host(self, role: type, *arguments: Any) -> _Host:
         first, *rest = arguments
         if isinstance(first, Deployment) and first.adversary is not None:
+            # As in a process of its own: what corrupted users remember there is not seen elsewhere.
             first = replace(first, adversary=copy.deepcopy(first.adversary))
         host = _Host(role(first, *rest))
         if isinstance(host.role, Station):  # what its roles exchange is seen, too
@@ -225,6 +226,7 @@ class SimRuntime(Runtime):
         if bad is not None or not host.alive:
             call.settle("lost" if bad is None else bad.state, None if bad is None else bad.value)
             return
+        # Before or after the call: what a role did is done, though nobody hears of it.
         before = self._rng.random() < 0.5
         killed, lost = self._harmed("kill"), self._harmed("lose")
         if before and (killed or lost):

@@ -130,6 +130,8 @@ def rehearsed(deployment: Deployment, population: Population) -> Speed:
         points.append((asked, time.perf_counter() - start))
     (few, quick), (many, slow) = points[1:]
     if many > few:
+        # Two times of a few milliseconds may stand the
+        # wrong way round: then all of it is the users'.
         each = max(0.0, (slow - quick) / (many - few)) or slow / many
         return Speed(each_round=max(0.0, quick - few * each), each_user=each)
     return Speed(each_round=0.0, each_user=slow / many)
