@@ -74,6 +74,7 @@ class AttackContext:
             self.admitted(np.full((1, *x.shape), _FAR)),
             self.admitted(np.full((1, *x.shape), -_FAR)),
         )
+        # Of a ball both ends are scaled to it: their sum is 0, its centre.
         return np.asarray((ends[0] + ends[1])[0] / 2)
 
 

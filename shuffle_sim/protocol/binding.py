@@ -34,6 +34,7 @@ def checked_event(
     derived = randomizer.event(most, query)
     if derived is None:
         return False
+    # What is stated may count on fewer: then it is held against the event of that many.
     honest = getattr(event, "honest", most)
     counted = event.with_honest(most) == event  # what needs more users promises less, or nothing
     if counted and honest >= 1 and event in (derived, randomizer.event(honest, query)):

@@ -54,6 +54,7 @@ def usual_ratio(
     """The noise ratio where none is asked for: some encodings need more, as do few honest users."""
     name = encodings(scalar).get(encoding or "")
     own = getattr(registered("protocol", name), "usual_ratio", ratio) if name else ratio
+    # Honest users alone must protect: all others' noise comes on top.
     return max(ratio, float(own)) / math.sqrt(honest_fraction)
 
 
@@ -70,6 +71,7 @@ def at_least(make: Callable[[float], _Made], ratio: float) -> _Made:
         try:
             return make(factor * ratio)
         except ParameterError as why:
+            # Anything else that is refused would be refused at every ratio.
             if why.parameter != "noise_ratio":
                 raise
     return make(_RATIOS[-1] * ratio)
@@ -142,6 +144,7 @@ def choose(
     def rank(name: str) -> tuple[float, float]:
         plan = plans[name]
         best = plan.bits, plan.noise_ratio
+        # In a budget of bits the noise decides; else bits do, and noise parts equals.
         return best if max_bits is None else best[::-1]
 
     name = min(plans, key=rank)

@@ -112,6 +112,7 @@ class OneRound(Protocol[Any]):
         if state is not None:
             return None
         everybody, query = Cohort.of(0, self.n), self.query
+        # Of the query that is asked, not of `Datum`: it may prove more of its values.
         event = self._cost(query)
         return RoundSpec(everybody, query, self.randomizer, event, self.analyze, self.minimum)
 

@@ -71,9 +71,11 @@ class Randomizer(ABC):
 
         Inside a label the order carries nothing, so it need not be that of `randomize`.
         """
+        # One by one: the definition. Faster ones are held to its law.
         sent = [self.randomize(x, rng) for x in dense(xs)]
         row = self.report_bytes if self.view == "sums" else word_bytes(self.alphabet.symbols)
         rows = np.concatenate([np.empty((0, row), np.uint8), *(user.packed for user in sent)])
+        # Of sums every user sends one row; of words as many as it likes.
         each = None if self.view == "sums" else np.array([len(user.packed) for user in sent], int)
         return Messages(self.alphabet, self.per_label, rows, each)
 

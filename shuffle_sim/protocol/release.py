@@ -124,6 +124,7 @@ class Release:
     @property
     def event(self) -> PrivacyEvent | None:
         """What it costs; None for a further query of a session."""
+        # A session is paid for when it is opened, for all its queries.
         return self.mechanism.event if self.session is None else None
 
     def public(self) -> bytes:

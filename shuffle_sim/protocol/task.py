@@ -115,6 +115,7 @@ class Task:
         """
         for each in fields(limits):
             limit, asked = getattr(limits, each.name), getattr(self, each.name)
+            # Cohort and minimum protect by being large: of them limits are floors.
             most = each.name not in ("cohort", "minimum")
             if limit is not None and (asked > limit if most else asked < limit):
                 allowed = f"at {'least' if most else 'most'} {asked:,}: the protocol asks for that"
@@ -176,10 +177,12 @@ def walked(protocol: Protocol[Any]) -> Iterator[RoundSpec]:
         yield spec
         randomizer, users = spec.randomizer, spec.cohort.size
         if randomizer.view == "sums":
+            # Python integers, halved before they must fit 64 bits.
             middle = (users * randomizer.largest_sums // 2).astype(np.int64)
             tally = Tally(middle, users)
         else:
             word = np.full(1, randomizer.alphabet.symbols // 2, np.uint64)
+            # Counts say a word once and how often; messages say it each time.
             copies = 1 if randomizer.view == "counts" else users
             tally = Tally(np.full(copies, users // copies), users, np.repeat(word, copies))
         state = protocol.update(state, spec.analyze(tally))
@@ -211,6 +214,7 @@ def _of(protocol: Protocol[Any], specs: Iterable[RoundSpec]) -> Task:
         except ValueError as error:
             allowed = f"one whose rounds are of their annotations ({error})"
             raise ParameterError("protocol", type(protocol).__name__, allowed) from error
+        # Counting walks through all of it: only of the largest so far, hence the room beyond.
         if len(sent) > size:
             size, values = len(sent), max(values, count_values(sent, len(sent)))
         made = found, id(spec.randomizer)
@@ -266,5 +270,6 @@ class Participation:
         at = bisect_left(self._starts, place)
         if at == len(self._starts) or self._starts[at] != place:
             self._starts.insert(at, place)
+            # Both halves of a range were asked as often.
             self._counts.insert(at, self._counts[at - 1])
         return at
