@@ -67,7 +67,9 @@ def points_of(grid: Grid, seeds: int | Iterable[int] | None) -> list[Point]:
             for repeat in repeats:
                 point = Point(parameters, repeat, None)
                 digest = hashlib.sha256(point.content.encode()).digest()
+                # 56 bits: SQLite and tables hold signed integers of 64.
                 seed = None if seeds is None else int.from_bytes(digest[:7], "big")
+                # By content: a point of two grids is run once.
                 found[point.content] = Point(parameters, repeat, seed)
     if not found:
         raise ParameterError("grid", grid, "one with a point at least")
@@ -116,6 +118,7 @@ def _plain(name: str, value: Any) -> Any:
         return [_plain(name, each) for each in value]
     if isinstance(value, Mapping):
         return {str(key): _plain(name, each) for key, each in value.items()}
+    # value - value is 0 unless it is infinite or no number: JSON has no word for those.
     if not isinstance(value, _PLAIN) or (isinstance(value, float) and value - value != 0):
         allowed = "a finite number, a text, true or false, None, or a list or mapping of such"
         raise ParameterError(f"grid: {name}", value, allowed)

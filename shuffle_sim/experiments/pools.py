@@ -62,6 +62,7 @@ class PointRunner:
 
     def measure(self, point: Point) -> Outcome:
         """What becomes of the point."""
+        # As many points run as there are cores.
         with threadpool_limits(1):
             return measured(self._make, point)
 
@@ -82,6 +83,7 @@ class ProcessPool:
         Raises:
             ParameterError: this system has no such processes, or this process may have none.
         """
+        # A daemon may have no children: a study within a study runs in its own process.
         if not hasattr(os, "memfd_create") or multiprocessing.current_process().daemon:
             allowed = "inprocess or ray: processes need Linux, and a parent that is no worker"
             raise ParameterError("runtime", "processes", allowed)
@@ -101,6 +103,7 @@ class ProcessPool:
                     worker, point = self._busy.pop(number)
                     poll.unregister(number)
                     outcome = worker.outcome()
+                    # One that died was ended by `outcome`; the next point gets a new one.
                     if worker.process.is_alive():
                         self._idle.append(worker)
                     yield point, outcome
@@ -110,6 +113,7 @@ class ProcessPool:
             self._idle, self._busy = [], {}
 
     def _started(self, make: Make) -> "_Worker":
+        # A child closes its copies of these: a channel ends only once all its copies are closed.
         others = [each.channel for each in self._idle] + [
             each.channel for each, _ in self._busy.values()
         ]
@@ -124,6 +128,7 @@ class _Worker:
         given = there, [self.channel, *others], os.getpid(), PointRunner, (make,)
         context: Any = multiprocessing.get_context("fork")
         self.process = context.Process(target=serve, args=given, daemon=True)
+        # The parent's copy of the other end: open, it would hide that the worker is gone.
         with there:
             self.process.start()
 

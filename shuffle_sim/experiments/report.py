@@ -126,6 +126,7 @@ def _table(groups: Sequence[Group]) -> str:
     """The groups; what the simulator alone knows is marked."""
     parameters = varied(groups)
     measured = list(dict.fromkeys(name for each in groups for name in each.mean))
+    # What is the same everywhere is said once, below; errors are always shown.
     constant = {
         name for name in measured if len({each.mean.get(name) for each in groups}) == 1
     } - set(_ERRORS)
@@ -174,9 +175,11 @@ def _picture(groups: Sequence[Group]) -> Mapping[str, Any]:
         for name in parameters
         if all(type(each.parameters.get(name)) in (int, float) for each in groups)
     ]
+    # An axis on which nothing differs shows nothing.
     alive = [name for name in columns if len({each.mean.get(name) for each in groups}) > 1]
     axes = list(dict.fromkeys([*numbers, *(alive or columns)]))
     x, y = next(iter(numbers), axes[0]), next((e for e in _ERRORS if e in columns), axes[-1])
+    # Colours part what is no number; numbers are better seen across.
     names = [name for name in parameters if name not in numbers] or [*parameters, _ANY]
 
     def menu(param: str, value: str, among: Sequence[str], title: str = "") -> alt.Parameter:

@@ -74,11 +74,13 @@ class Store:
         if path is not None and not create and not os.path.exists(name):
             raise ParameterError("store", name, "a store that is there: `experiment run` makes one")
         with _told(name):
+            # isolation_level None: Python begins no transaction by itself; each statement is one.
             connection = sqlite3.connect(name, timeout=WAIT, isolation_level=None)
         store = cls(connection, name)
         try:
             with _told(name):
                 store._prepare()
+        # Ctrl-C, too: an open connection would keep the lock.
         except BaseException:
             connection.close()
             raise
@@ -88,6 +90,7 @@ class Store:
         run = self._connection.execute
         run("PRAGMA journal_mode = WAL")
         run("PRAGMA synchronous = NORMAL")  # a power cut may lose the last points, never the file
+        # Of two processes that open a new file the second waits here, and finds the table.
         run("BEGIN IMMEDIATE")
         try:
             (mark,) = run("PRAGMA application_id").fetchone()
@@ -105,6 +108,7 @@ class Store:
                 allowed = f"a store of format {FORMAT}; it has format {found}: take another file"
                 raise ParameterError("store", self._path, allowed)
         finally:
+            # Also after a refusal: until then nothing was written.
             run("COMMIT")
 
     def keep(self, study: str, code: str, point: Point, outcome: Outcome) -> Kept:
@@ -162,6 +166,7 @@ class Store:
             point = Point(what["parameters"], what["repeat"], seed)
             measured = None if row is None else json.loads(row)
             kept.append(Kept(name, own, point, measured, reason, json.loads(told), seconds, ended))
+        # SQLite sorts content as text: 10 would stand before 9.
         yield from sorted(kept, key=_place)
 
     def close(self) -> None:

@@ -45,12 +45,14 @@ class ParameterRange(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
             raise ValueError("give first, last and how many, two at least")
         if self.log is not None and not (first > 0 and last > 0):
             raise ValueError("numbers at equal ratios are above zero")
+        # From 0 to 1 exactly: the ends are those that were written.
         steps = [step / (many - 1) for step in range(many)]
         if self.log is None:
             found = [first + (last - first) * step for step in steps]
         else:
             found = [first * (last / first) ** step for step in steps]
         close = [
+            # Ratios leave 999.9999999999998 for 1000; all must be so near, or none is rounded.
             round(each) if math.isclose(each, round(each), rel_tol=1e-12) else each
             for each in found
         ]
@@ -153,6 +155,7 @@ def _task(path: Path, text: str, task: str) -> Make:
     if not beside.is_file():
         raise _refused(path, text, "task", f"a file beside the study; {beside} is none")
     try:
+        # Run by its stem, not as __main__: a script's own part stays out.
         given: Any = runpy.run_path(str(beside), run_name=beside.stem).get(function)
     except Exception as error:
         reason = f"a file that can be run ({type(error).__name__}: {error})"

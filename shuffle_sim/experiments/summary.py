@@ -69,6 +69,7 @@ def _group(members: Sequence[Kept]) -> Group:
         parameters,
         {name: fmean(values) for name, values in numbers.items()},
         {
+            # One repetition has no spread: 0, and no bar is drawn.
             name: stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0
             for name, values in numbers.items()
         },

@@ -60,9 +60,11 @@ class Study:
         host = pool() if address is None else pool(address)
         many = None if workers is None else integer("workers", workers)
         ended = len(self.points) - len(left)
+        # closing: at Ctrl-C the pool ends its workers before the store is left.
         with closing(host.outcomes(self.make, left, many)) as outcomes:
             for point, outcome in outcomes:
                 kept = store.keep(self.name, code, point, outcome)
+                # A failure is kept, but not done: the next run of the study tries it again.
                 if outcome.row is not None:
                     done[point.content] = kept
                 ended += 1
@@ -139,6 +141,7 @@ def _column(values: list[Any]) -> Any:
     try:
         return pa.array(values)
     except (pa.ArrowInvalid, pa.ArrowTypeError):
+        # Arrow refuses 1 and 1.5 in one column; as doubles both fit.
         kinds = {type(each) for each in values if each is not None}
         if kinds <= {int, float}:
             return pa.array([None if each is None else float(each) for each in values])

@@ -97,6 +97,7 @@ def measured(make: Make, point: Point) -> Outcome:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", WeakPrivacyWarning)  # the row says epsilon and delta
             row, reason = _kept(_row(make, point)), ""
+    # Not BaseException: Ctrl-C ends the study, not the point.
     except Exception as error:
         kind = "" if isinstance(error, ShuffleSimError) else f"{type(error).__name__}: "
         row, reason = None, " ".join(f"{kind}{error}".split()) or type(error).__name__
@@ -124,6 +125,7 @@ def _kept(row: Row) -> Row:
     """
     found: Row = {}
     for name, value in row.items():
+        # JSON knows no numbers of numpy.
         one = value.item() if isinstance(value, np.generic) else value
         if not isinstance(one, _PLAIN):
             raise ParameterError(f"row: {name}", value, "a number, a text, or None")
