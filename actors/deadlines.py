@@ -43,6 +43,7 @@ def within(
         except BaseException as error:
             errors.append(error)
         done.set()
+        # After `done`: the step is over, only its thread stays.
         if until is not None:
             until.wait()
 
@@ -73,9 +74,11 @@ def tree(roots: Iterable[int]) -> set[int]:
     for process in Path("/proc").iterdir():
         if process.name.isdigit():
             with suppress(OSError, ValueError, IndexError):
+                # After the last bracket: the name of a process may hold brackets and blanks itself.
                 status = (process / "stat").read_text().rpartition(")")[2].split()
                 parents[int(process.name)] = int(status[1])
     found = set(roots)
+    # Children of children, until nobody is new; processes may come and go meanwhile.
     while new := {child for child, parent in parents.items() if parent in found} - found:
         found |= new
     return found

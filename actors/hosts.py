@@ -76,6 +76,8 @@ class _CuratorShardHost(_Host):
     role = CuratorShard
 
 
+# No restart and no second try: a method that draws would draw anew (docs/design.md, rule 6). 0
+# cores: roles wait for each other, so none may wait for a place.
 _actor: Any = ray.remote(max_restarts=0, max_task_retries=0, num_cpus=0)
 UserShardActor = _actor(_UserShardHost)
 ShufflerActor = _actor(_ShufflerHost)

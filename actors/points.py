@@ -35,7 +35,9 @@ class RayPool:
             return
         try:
             self._host.start()
+            # Not tried again: a point that takes the memory of its node would do so once more.
             task: Any = ray.remote(num_cpus=1, max_retries=0)(_measure)
+            # Once for all points: a task of its own would carry the function each time.
             shared, waiting = ray.put((_pickle.dumps(make), sys.path)), deque(points)
             many = workers or cores()
             running: dict[Any, Point] = {}

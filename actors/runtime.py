@@ -92,10 +92,12 @@ class RayRuntime(Runtime):
         node = self._nodes[len(self._actors) % len(self._nodes)]
         actor = (
             ACTORS[role]
+            # soft: on a node that is gone Ray may take another one, when roles are put back.
             .options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=True))
             .remote(*arguments)
         )
         self._actors.append(actor)
+        # Asked now: an actor that hangs later can no longer say where it is.
         self._where[actor] = actor.where.remote()
         return actor
 
@@ -105,6 +107,7 @@ class RayRuntime(Runtime):
     def call(
         self, host: Any, method: str, *arguments: Any, many: Sequence[Any] = (), returns: int = 1
     ) -> list[Any]:
+        # Ray does not look into lists: references must be arguments of their own.
         handles = host.call.options(num_returns=returns, name=method).remote(
             method, len(many), *arguments, *many
         )
@@ -123,6 +126,7 @@ class RayRuntime(Runtime):
         return True
 
     def close(self) -> None:
+        # Before anything ends: afterwards nobody knows whose they were.
         started = self._started()
         # References that are let go of after Ray's end would end this process.
         self._calls, self._where, self._gone, self._rows = [], {}, [], None
@@ -215,6 +219,7 @@ class RayRuntime(Runtime):
             RoundAbortedError: Ray itself does not answer.
         """
         try:
+            # In a thread: ray.get of a stopped process never returns, and hears no Ctrl-C.
             values: list[Any] = within(self.round_timeout, lambda: ray.get(handles))
             self._calls = [call for call in self._calls if not set(call.gives) & set(handles)]
         except LateError:
@@ -223,6 +228,7 @@ class RayRuntime(Runtime):
             cause = getattr(error, "cause", None) or error
             if isinstance(cause, ShuffleSimError):
                 raise cause from None
+            # An actor that could not be made would not be made a second time either.
             if isinstance(cause, _LOST) and not getattr(cause, "actor_init_failed", False):
                 raise HostLostError(str(cause).partition("\n")[0]) from error
             raise

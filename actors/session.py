@@ -44,6 +44,7 @@ def start(folder: str) -> None:
     ray_constants.ENABLE_RAY_CLUSTER = False  # keeps every port on the loopback interface
     # A token of this process alone: Ray would keep one where others may read it.
     os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+    # Beside `include_dashboard`: the server of the API is started all the same.
     with _lean():
         ray.init(
             address="local",
@@ -108,6 +109,7 @@ def shut_down() -> None:
     """`ray.shutdown`, whatever references are held and let go of meanwhile."""
     worker: Any = ray._private.worker.global_worker
     if hasattr(worker, "core_worker"):
+        # From here on a reference may be let go of by any thread, at any moment.
         worker.core_worker = _Ending(worker.core_worker)
     ray.shutdown()
 
@@ -117,6 +119,7 @@ def kill_new(before: set[int]) -> None:
     ours = str(Path(ray.__file__).parent)
     for pid in tree([os.getpid()]) - before:
         with suppress(OSError):
+            # By the path of this Ray: children that are none of it are not ours to end.
             if ours in Path(f"/proc/{pid}/cmdline").read_text():
                 kill([pid])
 
