@@ -4,9 +4,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
 from rich.table import Table as Grid
 
 from protocols.learning.target_model import logistic
@@ -22,7 +21,7 @@ from shuffle_sim.attacks.studies import (
     training_study,
 )
 from shuffle_sim.cli import show
-from shuffle_sim.cli.options import Attacks, PrivacyOptions, Seed, left_out
+from shuffle_sim.cli.options import ATTACK, Hosting, PrivacyOptions, left_out, option, same
 from shuffle_sim.cli.sum import SumOptions
 from shuffle_sim.errors import ParameterError, real
 from shuffle_sim.privacy.guarantee import Privacy
@@ -225,25 +224,17 @@ def attack_command(
     privacy: PrivacyOptions,
     noise: SumOptions,
     output: show.Drawn,
-    study: Annotated[AttackMeasure, typer.Option(help="What is measured.")] = AttackMeasure.PRIVACY,
-    users: Annotated[
-        int | None, typer.Option("--n", help="Users; by default 1,000, and 10,000 for training.")
-    ] = None,
-    dimensions: Annotated[
-        int | None, typer.Option("--d", help="Coordinates; by default 1, 10 and 5.")
-    ] = None,
-    attack: Attacks = None,
-    fraction: Annotated[
-        list[float] | None,
-        typer.Option(help="Fraction of honest users (privacy) or of attackers; repeatable."),
-    ] = None,
-    repeats: Annotated[
-        int | None,
-        typer.Option(
-            help="Samples of every law (privacy; by default 1,000), or runs of every attack."
-        ),
-    ] = None,
-    seed: Seed = None,
+    study: AttackMeasure = option(AttackMeasure.PRIVACY, "What is measured."),
+    users: int | None = option(None, "Users; by default 1,000, and 10,000 for training.", "--n"),
+    dimensions: int | None = option(None, "Coordinates; by default 1, 10 and 5.", "--d"),
+    attack: list[str] | None = ATTACK,
+    fraction: list[float] | None = option(
+        None, "Fraction of honest users (privacy) or of attackers; repeatable."
+    ),
+    repeats: int | None = option(
+        None, "Samples of every law (privacy; by default 1,000), or runs of every attack."
+    ),
+    seed: int | None = same(Hosting, "seed"),
 ) -> None:
     """Measure attacks: on privacy, on a sum (manipulation), or on a model (training).
 

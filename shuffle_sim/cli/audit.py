@@ -3,14 +3,14 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from protocols.learning.training import Trainer
 from protocols.sums.planned import PlannedSum
 from shuffle_sim.attacks.catalogue import attacks
-from shuffle_sim.cli.options import Attacks, Hosting, PrivacyOptions, Size
+from shuffle_sim.cli.options import ATTACK, Hosting, PrivacyOptions, Size, option
 from shuffle_sim.cli.running import Bar
 from shuffle_sim.cli.show import Output, console, details, encoded_as, print_table
 from shuffle_sim.cli.sum import SumOptions
@@ -55,26 +55,22 @@ def audit_command(
     execution: Execution,
     hosting: Hosting,
     users: Size = Size(users=1000),
-    protocol: Annotated[
-        str | None,
-        typer.Option(help="A registered sum or optimiser; by default the sum of --encoding."),
-    ] = None,
-    mechanism: Annotated[
-        str | None,
-        typer.Option(help="A trusted curator's algorithm, as of train: output, objective ..."),
-    ] = None,
-    repeats: Annotated[int, typer.Option(help="Samples of every law.")] = 4000,
-    thorough: Annotated[
-        bool, typer.Option("--thorough", help="Some minutes of samples in place of half of one.")
-    ] = False,
-    allow_unchecked: Annotated[
-        bool, typer.Option("--allow-unchecked", help="Checks that cannot be made are no failure.")
-    ] = False,
-    workers: Annotated[int, typer.Option(help="Of the run that is audited.")] = 1,
-    shards: Annotated[
-        int | None, typer.Option("--shuffler-shards", help="Of the run that is audited.")
-    ] = None,
-    attack: Attacks = None,
+    protocol: str | None = option(
+        None, "A registered sum or optimiser; by default the sum of --encoding."
+    ),
+    mechanism: str | None = option(
+        None, "A trusted curator's algorithm, as of train: output, objective ..."
+    ),
+    repeats: int = option(4000, "Samples of every law."),
+    thorough: bool = option(
+        False, "Some minutes of samples in place of half of one.", "--thorough"
+    ),
+    allow_unchecked: bool = option(
+        False, "Checks that cannot be made are no failure.", "--allow-unchecked"
+    ),
+    workers: int = option(1, "Of the run that is audited."),
+    shards: int | None = option(None, "Of the run that is audited.", "--shuffler-shards"),
+    attack: list[str] | None = ATTACK,
 ) -> None:
     """Check the implementation: what users send, what a shuffler shows, and the run asked for.
 

@@ -2,9 +2,7 @@
 
 import math
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from protocols.comparison.counts import TASKS, count_methods, shown, task_kinds
 from protocols.comparison.methods import Method, sum_methods
@@ -220,9 +218,7 @@ def compare_command(
     output: show.Drawn,
     asked: TaskOptions,
     size: Size = Size(users=10_000),
-    malicious: Annotated[
-        float, typer.Option(help="Fraction of users that send the worst they can.")
-    ] = 0.01,
+    malicious: float = option(0.01, "Fraction of users that send the worst they can."),
 ) -> None:
     """Compare sums or counts at one (epsilon, delta): bits, error, and error under attack.
 

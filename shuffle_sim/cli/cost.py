@@ -11,7 +11,17 @@ from protocols.learning.training import Trainer
 from shuffle_sim.cli import show
 from shuffle_sim.cli.data import load
 from shuffle_sim.cli.learning import OptimiserOptions
-from shuffle_sim.cli.options import SECURITY, DataOptions, PrivacyOptions, Size, left_out, same
+from shuffle_sim.cli.options import (
+    HONEST,
+    DataOptions,
+    Hosting,
+    HostOptions,
+    PrivacyOptions,
+    Size,
+    left_out,
+    option,
+    same,
+)
 from shuffle_sim.cli.running import content_of
 from shuffle_sim.cli.sum import SumOptions
 from shuffle_sim.data.files import check_name
@@ -21,7 +31,7 @@ from shuffle_sim.execution.forecast import Forecast, corollary, forecast
 from shuffle_sim.execution.options import SEALING_SECONDS
 from shuffle_sim.privacy.amplification import Amplification, amplify
 from shuffle_sim.privacy.bounds.paper import PrintedCost
-from shuffle_sim.privacy.guarantee import DELTA, Guarantee, weaknesses
+from shuffle_sim.privacy.guarantee import Guarantee, weaknesses
 from shuffle_sim.privacy.trust import Trust
 
 if TYPE_CHECKING:
@@ -73,14 +83,11 @@ def cost_command(
     noise: SumOptions,
     output: show.Output,
     asked: RoundsOptions,
-    protocol: Annotated[
-        str | None,
-        typer.Option(help="Name of a sum or of an optimiser; default: the sum of the fewest bits."),
-    ] = None,
-    loss: Annotated[
-        str | None, typer.Option(help="Loss of the model, of an optimiser; default logistic.")
-    ] = None,
-    security: Annotated[str, SECURITY] = "none",
+    protocol: str | None = option(
+        None, "Name of a sum or of an optimiser; default: the sum of the fewest bits."
+    ),
+    loss: str | None = option(None, "Loss of the model, of an optimiser; default logistic."),
+    security: str = same(Hosting, "security"),
 ) -> None:
     """Show what a protocol costs in communication: per user, per round, and hop by hop.
 
@@ -172,20 +179,13 @@ def _print_cost(summary: CostSummary) -> None:
 
 def amplify_command(
     output: show.Drawn,
-    epsilon0: Annotated[float, typer.Option("--epsilon0", help="Of one report, pure.")],
-    users: Annotated[int, typer.Option("--n", help="Users, each with one message a round.")],
-    delta: Annotated[float, typer.Option(help="Privacy parameter delta of the whole run.")] = DELTA,
-    rounds: Annotated[int, typer.Option(help="Rounds in which the same users report.")] = 1,
-    sampling: Annotated[
-        float, typer.Option(help="Probability with which a user secretly takes part in a round.")
-    ] = 1.0,
-    symbols: Annotated[
-        int | None,
-        typer.Option(help="k of k-ary randomised response. Default: any randomiser."),
-    ] = None,
-    honest_fraction: Annotated[
-        float, typer.Option(help="Fraction of users that are assumed to add their noise.")
-    ] = 1.0,
+    epsilon0: float = option(..., "Of one report, pure.", "--epsilon0"),
+    users: int = option(..., "Users, each with one message a round.", "--n"),
+    delta: float = same(PrivacyOptions, "delta"),
+    rounds: int = option(1, "Rounds in which the same users report."),
+    sampling: float = option(1.0, "Probability with which a user secretly takes part in a round."),
+    symbols: int | None = option(None, "k of k-ary randomised response. Default: any randomiser."),
+    honest_fraction: float = HONEST,
 ) -> None:
     """Say which epsilon the permuted reports of a local randomiser have.
 
@@ -271,11 +271,8 @@ def budget_command(
     privacy: PrivacyOptions,
     data: DataOptions,
     output: show.Output,
-    population: Annotated[
-        str | None,
-        typer.Option(help="Name of the people whose budget it is. Default: that of the table."),
-    ] = None,
-    users: Annotated[int | None, typer.Option("--n", help="Number of users.")] = None,
+    population: str | None = same(HostOptions, "population"),
+    users: int | None = option(None, "Number of users.", "--n"),
 ) -> None:
     """Make a budget that runs share, or show what was spent of it, by what, and what is left.
 

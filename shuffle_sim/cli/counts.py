@@ -1,11 +1,10 @@
 """`shuffle-sim histogram`, `heavy-hitters`, `quantiles`: how many, of which kind."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Annotated, Any
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-import typer
 from numpy.typing import NDArray
 
 from protocols.counts import (
@@ -23,11 +22,11 @@ from shuffle_sim.cli.data import BLANK, Source
 from shuffle_sim.cli.options import (
     HONEST,
     OBJECTIVE,
-    HonestFraction,
     HostOptions,
     PrivacyOptions,
     left_out,
     option,
+    same,
 )
 from shuffle_sim.cli.running import Running, announce
 from shuffle_sim.cli.show import Drawn
@@ -42,9 +41,9 @@ _SHARES = "0.05,0.25,0.5,0.75,0.95"
 class CountOptions:
     """How noise is made."""
 
-    objective: str = field(default="messages", metadata={"option": OBJECTIVE})
+    objective: str = option("messages", OBJECTIVE)
     max_messages: float | None = option(None, "Messages that a user may send, on average.")
-    honest_fraction: float = field(default=1.0, metadata={"option": HONEST})
+    honest_fraction: float = same(HONEST)
 
 
 def histogram_command(
@@ -54,22 +53,14 @@ def histogram_command(
     host: HostOptions,
     execution: Execution,
     output: Drawn,
-    column: Annotated[str, typer.Option(help="Column of the file.")],
-    method: Annotated[
-        str | None,
-        typer.Option(
-            help="pollution, two-sided, response, fixed-blanket or unary; default pollution."
-        ),
-    ] = None,
-    across: Annotated[
-        str | None, typer.Option("--with", help="Another column, for a two-way table.")
-    ] = None,
-    find: Annotated[
-        bool,
-        typer.Option(
-            "--find", help="First find the texts that many users have; epsilon is of both."
-        ),
-    ] = False,
+    column: str = option(..., "Column of the file."),
+    method: str | None = option(
+        None, "pollution, two-sided, response, fixed-blanket or unary; default pollution."
+    ),
+    across: str | None = option(None, "Another column, for a two-way table.", "--with"),
+    find: bool = option(
+        False, "First find the texts that many users have; epsilon is of both.", "--find"
+    ),
 ) -> None:
     """Count users by category: unbiased counts, shares, and certified ranges; by two columns, too.
 
@@ -127,12 +118,10 @@ def quantiles_command(
     host: HostOptions,
     execution: Execution,
     output: Drawn,
-    column: Annotated[str, typer.Option(help="Column of the file.")],
-    shares: Annotated[
-        str, typer.Option(help="Parts of the users below each quantile, with commas between.")
-    ] = _SHARES,
-    leaves: Annotated[int, typer.Option(help="Cells of the range, at least.")] = 1024,
-    honest_fraction: HonestFraction = 1.0,
+    column: str = option(..., "Column of the file."),
+    shares: str = option(_SHARES, "Parts of the users below each quantile, with commas between."),
+    leaves: int = option(1024, "Cells of the range, at least."),
+    honest_fraction: float = HONEST,
 ) -> None:
     """Release quantiles and the whole distribution of a column, with certified ranges.
 
@@ -187,13 +176,12 @@ def heavy_hitters_command(
     host: HostOptions,
     execution: Execution,
     output: Drawn,
-    column: Annotated[str, typer.Option(help="Column of the file.")],
-    bits: Annotated[
-        int | None,
-        typer.Option(help="Of whole numbers as items, up to 2^bits. Default: items are texts."),
-    ] = None,
-    kept: Annotated[int, typer.Option(help="Prefixes that a level keeps at most.")] = 100,
-    honest_fraction: HonestFraction = 1.0,
+    column: str = option(..., "Column of the file."),
+    bits: int | None = option(
+        None, "Of whole numbers as items, up to 2^bits. Default: items are texts."
+    ),
+    kept: int = option(100, "Prefixes that a level keeps at most."),
+    honest_fraction: float = HONEST,
 ) -> None:
     """Find the items that many users have, without a list of them: texts by their first 8 bytes.
 

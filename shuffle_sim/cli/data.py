@@ -14,7 +14,7 @@ import typer
 from numpy.typing import NDArray
 
 from shuffle_sim.arrays import Floats
-from shuffle_sim.cli.options import DataOptions, LayoutOptions, parse_number, same
+from shuffle_sim.cli.options import DataOptions, LayoutOptions, option, parse_number, same
 from shuffle_sim.cli.show import Output, check_path, console, number, print_table, whole
 from shuffle_sim.data.column_kinds import Category, Date, Named, Number, moment_of
 from shuffle_sim.data.columns import Bounds, Column, Marks
@@ -258,9 +258,7 @@ class ModelScores:
 def predict_command(
     model: ModelFile,
     file: DataFile,
-    out: Annotated[
-        Path | None, typer.Option(help="File for the predictions (.csv). Default: print them.")
-    ] = None,
+    out: Path | None = option(None, "File for the predictions (.csv). Default: print them."),
 ) -> None:
     """Predict by a saved model: a line for each row of a file, with probabilities if it has them.
 
@@ -295,9 +293,7 @@ def evaluate_command(
     model: ModelFile,
     file: DataFile,
     output: Output,
-    label: Annotated[
-        str | None, typer.Option(help="Column with the true values. Default: the model's own.")
-    ] = None,
+    label: str | None = option(None, "Column with the true values. Default: the model's own."),
 ) -> None:
     """Score a saved model on a file with true labels.
 
@@ -324,9 +320,7 @@ def _print(summary: ModelScores) -> None:
 def schema_command(
     file: Annotated[Path, typer.Argument(help="Your own .csv, .tsv, .parquet or .npz file.")],
     marks: LayoutOptions,
-    out: Annotated[
-        Path | None, typer.Option(help="File for the draft (.toml). Default: print it.")
-    ] = None,
+    out: Path | None = option(None, "File for the draft (.toml). Default: print it."),
 ) -> None:
     """Draft a schema: names and types of columns. Bounds and categories are yours to fill in.
 

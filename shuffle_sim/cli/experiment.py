@@ -182,7 +182,7 @@ def diff_command(
 
 def export_command(
     store: StoreFile,
-    out: Annotated[Path, typer.Option(help="File to be written: .parquet or .csv.")],
+    out: Path = option(..., "File to be written: .parquet or .csv."),
     study: Study = None,
 ) -> None:
     """Write all points as a table.
@@ -200,7 +200,7 @@ def export_command(
 
 def report_command(
     store: StoreFile,
-    out: Annotated[Path, typer.Option(help="File to be written: .html.")],
+    out: Path = option(..., "File to be written: .html."),
     study: Study = None,
 ) -> None:
     """Write one page that needs no network: pictures with filters, tables, and how to repeat it.

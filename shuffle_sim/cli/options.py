@@ -10,11 +10,11 @@ them.
 import inspect
 from collections.abc import Callable, Mapping
 from copy import copy
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import Field, dataclass, field, fields, is_dataclass
 from decimal import Decimal, InvalidOperation
 from functools import partial, wraps
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
@@ -69,30 +69,36 @@ def _numeric(kind: Any, text: Any) -> Any:
     return Annotated[kind, text]
 
 
-def same(group: type, name: str) -> Any:
-    """A field that is the option of another group, with its default and its help."""
-    (found,) = (each for each in fields(group) if each.name == name)
+def same(found: Any, name: str = "") -> Any:
+    """A field that is an option declared elsewhere, or that of a group of this name."""
+    if name:
+        (found,) = (each for each in fields(found) if each.name == name)
     return field(default=found.default, metadata=dict(found.metadata))
 
 
 def flat(command: Callable[..., None]) -> Callable[..., None]:
-    """A command for Typer: the fields of its groups are options beside its other parameters."""
+    """A command for Typer: the fields of its groups are options beside its other parameters.
+
+    A parameter of its own that is an option has it for a default, as a field of a group has.
+    """
     hints, parameters = get_type_hints(command, include_extras=True), list[inspect.Parameter]()
     groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
+    one, required = inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.empty
+
+    def add(name: str, kind: Any, text: Any, default: Any) -> None:
+        default, kind = required if default is ... else default, _numeric(kind, text)
+        parameters.append(inspect.Parameter(name, one, default=default, annotation=kind))
+
     for name, parameter in inspect.signature(command).parameters.items():
-        if name not in groups:
-            hint, *text = get_args(hints[name])[:2] or (hints[name],)
-            kind = _numeric(hint, *text) if text else hint
-            own = parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=kind)
-            parameters.append(own)
-            continue
-        kinds, given = get_type_hints(groups[name]), parameter.default
-        for each, text in _options(groups[name]).items():
-            value = getattr(groups[name] if given is parameter.empty else given, each, ...)
-            default = inspect.Parameter.empty if value is ... else value
-            kind = _numeric(kinds[each], text)
-            one = inspect.Parameter.KEYWORD_ONLY
-            parameters.append(inspect.Parameter(each, one, default=default, annotation=kind))
+        given = parameter.default
+        if (group := groups.get(name)) is not None:
+            kinds, known = get_type_hints(group), group if given is required else given
+            for each, text in _options(group).items():
+                add(each, kinds[each], text, getattr(known, each, ...))
+        elif isinstance(given, Field):
+            add(name, hints[name], given.metadata["option"], given.default)
+        else:
+            parameters.append(parameter.replace(kind=one, annotation=hints[name]))
 
     @wraps(command)
     def flattened(**options: Any) -> None:
@@ -102,7 +108,7 @@ def flat(command: Callable[..., None]) -> Callable[..., None]:
         }
         command(**values, **options)
 
-    parameters.sort(key=lambda each: each.default is not inspect.Parameter.empty)
+    parameters.sort(key=lambda each: each.default is not required)
     shown: Any = flattened
     shown.__signature__ = inspect.Signature(parameters)
     return flattened
@@ -119,20 +125,14 @@ def _options(group: Any) -> dict[str, Any]:
     return found
 
 
-Dimensions = Annotated[
-    int, typer.Option("--d", help="Coordinates: 1 for a scalar sum, more for a vector sum.")
-]
-Repeated = Annotated[
-    int,
-    typer.Option(
-        "--rounds", help="Rounds that each user answers in, such as days; epsilon is of all."
-    ),
-]
+ROUNDS = option(1, "Rounds that each user answers in, such as days; epsilon is of all.", "--rounds")
+HONEST = option(1.0, "Fraction of users that are assumed to add their noise.")
+ATTACK = option(
+    None, "An attack, as in dropout:rate=0.1 or sign-flip:fraction=0.05; repeatable.", "--attack"
+)
 BOUNDS = "Public bounds low:high of every column, or name=low:high of one; repeatable."
-BUDGET = typer.Option(
-    help="A budget, as `shuffle-sim budget create` makes it. Runs that do not fit are refused.",
-    parser=lambda text: check_name("budget", text),
-    metavar="FILE",
+OBJECTIVE = (
+    "What is least: bits or messages, or error. Malicious users may then move a sum much more."
 )
 
 
@@ -213,20 +213,6 @@ class PrivacyOptions:
         return Privacy(self.epsilon, self.delta)
 
 
-OBJECTIVE = typer.Option(
-    help="What is least: bits or messages, or error. Malicious users may then move a sum much more."
-)
-HONEST = typer.Option(help="Fraction of users that are assumed to add their noise.")
-HonestFraction = Annotated[float, HONEST]
-
-
-SEED = typer.Option(help="Makes the run reproducible. It is then not private.")
-Seed = Annotated[int | None, SEED]
-SECURITY = typer.Option(
-    help="none, transport (hops are sealed) or onion (messages are sealed to the analyzer)."
-)
-
-
 @dataclass(frozen=True)
 class Hosting:
     """Where roles run, how much of them is simulated, and how messages are sealed."""
@@ -235,8 +221,11 @@ class Hosting:
     fidelity: str | None = option(
         None, "literal, counts or aggregate. By default the cost decides."
     )
-    security: str = field(default="none", metadata={"option": SECURITY})
-    seed: int | None = field(default=None, metadata={"option": SEED})
+    security: str = option(
+        "none",
+        "none, transport (hops are sealed) or onion (messages are sealed to the analyzer).",
+    )
+    seed: int | None = option(None, "Makes the run reproducible. It is then not private.")
 
 
 @dataclass(frozen=True)
@@ -263,7 +252,12 @@ class HostOptions(Hosting):
         metavar="FOLDER",
     )
     resume: bool = option(False, "Continue the run in the folder of --checkpoint.", "--resume")
-    budget: Path | None = field(default=None, metadata={"option": BUDGET})
+    budget: Path | None = option(
+        None,
+        "A budget, as `shuffle-sim budget create` makes it. Runs that do not fit are refused.",
+        parser=lambda text: check_name("budget", text),
+        metavar="FILE",
+    )
     report: str | None = option(
         None, "With --budget: name of this report, such as its day. A name is taken once."
     )
@@ -271,15 +265,6 @@ class HostOptions(Hosting):
         None, "Name of the people whose budget it is. Default: that of the table."
     )
     yes: bool = option(False, "Start a run above the limits of bits, bytes and seconds.", "--yes")
-
-
-Attacks = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--attack",
-        help="An attack, as in dropout:rate=0.1 or sign-flip:fraction=0.05; repeatable.",
-    ),
-]
 
 
 def left_out(options: Mapping[str, Any], name: str) -> None:

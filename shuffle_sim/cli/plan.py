@@ -6,9 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from protocols.comparison.methods import Method, planned_methods
 from protocols.sums.laplace_sum import ERRORS, laplace_ratio
@@ -17,12 +15,13 @@ from shuffle_sim.cli.compare import TaskOptions, present_task
 from shuffle_sim.cli.data import persons_in
 from shuffle_sim.cli.options import (
     BOUNDS,
-    BUDGET,
     OBJECTIVE,
-    Dimensions,
+    ROUNDS,
+    HostOptions,
     PersonsOptions,
     PrivacyOptions,
-    Repeated,
+    option,
+    same,
 )
 from shuffle_sim.cli.people import Horizon, PeoplePlan, bounds_of
 from shuffle_sim.cli.sum import SumOptions
@@ -89,20 +88,16 @@ def plan_command(
     noise: SumOptions,
     output: show.Drawn,
     asked: TaskOptions,
-    users: Annotated[int | None, typer.Option("--n", help="Number of users.")] = None,
-    dimensions: Dimensions = 1,
-    rounds: Repeated = 1,
-    bounds: Annotated[list[str] | None, typer.Option(help=BOUNDS)] = None,
-    unit: Annotated[str, typer.Option(help="With --bounds: unit of the data, such as ms.")] = "",
-    per: Annotated[
-        str | None,
-        typer.Option(help="What a round is, such as a day: what one costs, and what is left."),
-    ] = None,
-    budget: Annotated[Path | None, BUDGET] = None,
-    objective: Annotated[
-        str,
-        OBJECTIVE,
-    ] = "bits",
+    users: int | None = option(None, "Number of users.", "--n"),
+    dimensions: int = option(1, "Coordinates: 1 for a scalar sum, more for a vector sum.", "--d"),
+    rounds: int = ROUNDS,
+    bounds: list[str] | None = option(None, BOUNDS),
+    unit: str = option("", "With --bounds: unit of the data, such as ms."),
+    per: str | None = option(
+        None, "What a round is, such as a day: what one costs, and what is left."
+    ),
+    budget: Path | None = same(HostOptions, "budget"),
+    objective: str = option("bits", OBJECTIVE),
 ) -> None:
     """Choose parameters: the fewest bits at a noise ratio, or the least noise in a bit budget.
 

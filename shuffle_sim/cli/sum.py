@@ -4,12 +4,11 @@ import inspect
 import math
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-import typer
 
 from protocols.counts import GroupMeans
 from protocols.selection.bounds import ChosenBounds
@@ -19,14 +18,15 @@ from shuffle_sim.cli.counts import CountsRun
 from shuffle_sim.cli.counts_report import Groups
 from shuffle_sim.cli.data import BLANK, Source, load
 from shuffle_sim.cli.options import (
+    ATTACK,
     HONEST,
-    Attacks,
+    ROUNDS,
     DataOptions,
     HostOptions,
     PrivacyOptions,
-    Repeated,
     left_out,
     option,
+    same,
 )
 from shuffle_sim.cli.running import Running, announce
 from shuffle_sim.cli.show import Drawn
@@ -62,7 +62,7 @@ class SumOptions:
     rotation: int | None = option(
         None, "Public seed of a rotation of vectors. Many coordinates then take fewer bits."
     )
-    honest_fraction: float = field(default=1.0, metadata={"option": HONEST})
+    honest_fraction: float = same(HONEST)
 
     @property
     def given(self) -> dict[str, Any]:
@@ -148,16 +148,14 @@ def sum_command(
     host: HostOptions,
     execution: Execution,
     output: Drawn,
-    attack: Attacks = None,
-    rounds: Repeated = 1,
-    variance: Annotated[
-        bool,
-        typer.Option("--variance", help="Release variances, too: twice the numbers, more noise."),
-    ] = False,
-    by: Annotated[
-        str | None,
-        typer.Option(help="Column with public categories: count, sum and mean in each of them."),
-    ] = None,
+    attack: list[str] | None = ATTACK,
+    rounds: int = ROUNDS,
+    variance: bool = option(
+        False, "Release variances, too: twice the numbers, more noise.", "--variance"
+    ),
+    by: str | None = option(
+        None, "Column with public categories: count, sum and mean in each of them."
+    ),
 ) -> None:
     """Release the column means of a table by a shuffle-private vector sum.
 

@@ -6,9 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from protocols.learning import pure
 from protocols.learning.named import GRADIENT, named_loss
@@ -75,7 +73,7 @@ def train_command(
     execution: Execution,
     output: Drawn,
     others: CompareOptions,
-    model_out: Annotated[Path | None, typer.Option(help="File for the model (.json).")] = None,
+    model_out: Path | None = option(None, "File for the model (.json)."),
 ) -> None:
     """Train a linear model by shuffle-private convex optimisation; test it on people held out.
 
