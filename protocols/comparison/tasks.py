@@ -5,9 +5,10 @@ from typing import Any
 import numpy as np
 
 from protocols.counts.histogram import Histogram
+from protocols.learning.splits import Split
 from protocols.learning.training import Trained, Trainer
 from shuffle_sim.attacks import attacks
-from shuffle_sim.data.labelled import held_out, labelled
+from shuffle_sim.data.labelled import labelled
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.execution.result import Result
 from shuffle_sim.experiments import Trial
@@ -156,25 +157,16 @@ def train_task(
         choose=choose,
     )
     rows = labelled(source, classes=trainer.classification, names=names)
-    train, test = held_out(rows.rows, test_fraction, seed)
+    split = Split.of(rows, trainer, test_fraction, seed)
     made: Any
     if protocol in trainer.optimisers():
-        made = trainer.protocol(protocol, len(train))
+        made = trainer.protocol(protocol, len(split.train))
     else:
-        made = trainer.proven().central(protocol, len(train))
+        made = trainer.proven().central(protocol, len(split.train))
     adversary = attacks([each for each in attack.split(" + ") if each])
 
     def metrics(result: Result) -> dict[str, float]:
-        theta = Trained.of(result.value).theta
-        predicted = test[:, :-1] @ theta.reshape(-1, train.shape[1] - 1).T
-        found = {"held_out_loss": trainer.risk(theta, test)}
-        if len(names) > 2:
-            return found | {"accuracy": float((predicted.argmax(axis=1) == test[:, -1]).mean())}
-        if rows.half_range is None:
-            right = (predicted[:, 0] > 0) == (test[:, -1] > 0)
-            return found | {"accuracy": float(right.mean())}
-        # Labels lie in [-1, 1]: half of the target's range brings them back to its units.
-        error = np.abs(predicted[:, 0] - test[:, -1]).mean() * rows.half_range
-        return found | {"mean_absolute_error": float(error)}
+        return split.tested(Trained.of(result.value).theta)
 
-    return Trial(made, train, {"adversary": adversary, "fidelity": fidelity}, metrics=metrics)
+    how = {"adversary": adversary, "fidelity": fidelity}
+    return Trial(made, split.train, how, metrics=metrics)

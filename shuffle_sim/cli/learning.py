@@ -1,19 +1,15 @@
-"""A model in training: its options, people asked and held out, scores, and a run under way."""
+"""A model in training: its options, and a run under way."""
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Protocol as Interface
 from typing import runtime_checkable
 
-import numpy as np
-
-from protocols.learning.training import Trained, Trainer
+from protocols.learning.splits import Split
 from shuffle_sim.arrays import Floats
 from shuffle_sim.cli.options import option
 from shuffle_sim.cli.show import size
-from shuffle_sim.data.labelled import Labelled, held_out
-from shuffle_sim.data.persons import Persons
 from shuffle_sim.errors import ParameterError, ShuffleSimError
 from shuffle_sim.execution.costs import Costs
 from shuffle_sim.execution.plain import SIMULATOR_VIEW
@@ -115,91 +111,6 @@ class OptimiserOptions:
     select_fraction: float | None = option(
         None, "With --select: fraction of the people asked who score; default 0.1."
     )
-
-
-@dataclass(frozen=True)
-class PeopleCount:
-    """How many are asked, and how many are held out."""
-
-    asked: int
-    held_out: int
-
-    def __str__(self) -> str:
-        return f"{self.asked:,} people asked, {self.held_out:,} held out"
-
-
-@dataclass(frozen=True)
-class Split:
-    """One split of labelled rows, and the trainer of a model on them.
-
-    Attributes:
-        source: all rows.
-        trainer: of the model.
-        train: rows of those who are asked; where they are persons, all their records.
-        test: rows of those held out.
-        persons: those who are asked, where the table names them.
-        people: how many are on each side.
-    """
-
-    source: Labelled
-    trainer: Trainer
-    train: Floats
-    test: Floats
-    people: PeopleCount
-    persons: Persons | None = None
-
-    @classmethod
-    def of(cls, source: Labelled, trainer: Trainer, fraction: float, seed: int | None) -> "Split":
-        """A random split; persons are held out with all their records."""
-        if source.table.person is None:
-            train, test = held_out(source.rows, fraction, seed)
-            return cls(source, trainer, train, test, PeopleCount(len(train), len(test)))
-        asked, others = held_out(source.persons, fraction, seed)
-        people = PeopleCount(asked.users, others.users)
-        train, test = (each.source.rows(0, each.source.users) for each in (asked, others))
-        return cls(source, trainer, train, test, people, asked)
-
-    @property
-    def asked(self) -> Floats | Persons:
-        """What a protocol of the trainer's unit runs on."""
-        return self.train if self.persons is None else self.persons
-
-    def opened(self, found: Trained) -> "Split":
-        """With the bounds that a run chose for columns which had none."""
-        if found.low is None or found.high is None or self.source.by is None:
-            return self
-        by = self.source.by.bounded(found.low, found.high)
-        source = self.source.bounded(found.low, found.high)
-        return replace(self, source=source, train=by(self.train), test=by(self.test))
-
-    def scores(self, theta: Floats) -> dict[str, float]:
-        """Losses, and the accuracy of classes or the mean absolute error in the target's units."""
-        labels, several = self.test[:, -1], theta.reshape(-1, self.train.shape[1] - 1)
-        scores = self.test[:, :-1] @ several.T
-        margins = scores[:, 0]
-        found = {
-            "held_out_loss": self.trainer.risk(theta, self.test),
-            "training_loss": self.trainer.risk(theta, self.train),
-        }
-        if len(several) > 1:
-            return found | {"accuracy": float((scores.argmax(axis=1) == labels).mean())}
-        if self.source.half_range is None:
-            return found | {"accuracy": float(((margins > 0) == (labels > 0)).mean())}
-        return found | {
-            "mean_absolute_error": float(np.abs(margins - labels).mean()) * self.source.half_range
-        }
-
-    def held_out_error(self, theta: Floats) -> float:
-        """The standard error of the held-out loss, over its rows as if they were independent."""
-        losses = self.trainer.loss.values(theta, self.test)
-        return float(losses.std() / math.sqrt(len(losses)))
-
-    def constant(self) -> dict[str, float]:
-        """Scores of the best constant prediction, fitted without privacy."""
-        margins = self.trainer.constant(self.train)
-        theta = np.zeros((len(margins), self.train.shape[1] - 1))
-        theta[:, -1] = margins * math.hypot(self.source.table.scale.norm, 1)
-        return self.scores(theta.ravel())
 
 
 @dataclass(frozen=True)

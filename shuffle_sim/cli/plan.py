@@ -1,7 +1,7 @@
 """`shuffle-sim plan` and `cost`: what a run would need and send, without running anything."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -21,13 +21,14 @@ from shuffle_sim.cli.options import (
     PersonsOptions,
     PrivacyOptions,
     option,
+    parse_number,
     same,
 )
-from shuffle_sim.cli.people import Horizon, PeoplePlan, bounds_of
 from shuffle_sim.cli.sum import SumOptions
 from shuffle_sim.data.population import Unit
-from shuffle_sim.errors import ParameterError
+from shuffle_sim.errors import ParameterError, real
 from shuffle_sim.execution.budget import Budget
+from shuffle_sim.execution.people_plan import DROPPED, MALICIOUS, Horizon, PeoplePlan
 from shuffle_sim.privacy.accountant import ShuffleAccountant
 from shuffle_sim.privacy.laplace_planner import ERROR
 from shuffle_sim.privacy.planner import Plan, SumSpec
@@ -130,7 +131,7 @@ def plan_command(
         raise ParameterError("unit", unit, "given with --bounds")
     if budget is not None and per is None:
         raise ParameterError("budget", str(budget), "given with --per")
-    ends = None if bounds is None else bounds_of(bounds)
+    ends = None if bounds is None else _ends(bounds)
     shared = None if budget is None else Budget(budget)
     spec = SumSpec(
         _users(users, file, person),
@@ -163,9 +164,6 @@ def _searched(spec: SumSpec, noise: SumOptions, objective: str) -> tuple[str, Pl
         ParameterError: noise and bits are both given, or no plan has so little of them.
     """
     noise_ratio, max_bits = noise.noise_ratio, noise.max_bits
-    if noise_ratio is not None and max_bits is not None:
-        given = noise_ratio, max_bits
-        raise ParameterError("noise_ratio, max_bits", given, "given one of the two, not both")
     least = math.sqrt(spec.n / spec.honest)
     nearest = objective == "error" and spec.d == 1
     plan = partial(choose, spec, encoding=noise.encoding, scalar=spec.d == 1, objective=objective)
@@ -188,6 +186,23 @@ def _searched(spec: SumSpec, noise: SumOptions, objective: str) -> tuple[str, Pl
             # With few users, or few bits, ratios coincide.
             curve[sum_name, each.bits, f"{each.noise_ratio:.4f}"] = PlanRow.of(sum_name, each)
     return name, chosen, list(curve.values())
+
+
+def _ends(texts: list[str]) -> tuple[float, float]:
+    """Public bounds of every column as low:high, given once.
+
+    Raises:
+        ParameterError: other text, or bounds of no range.
+    """
+    text = ", ".join(texts)
+    try:
+        low, high = (parse_number(each, float) for each in text.split(":"))
+    except ValueError as error:
+        raise ParameterError("bounds", text, "low:high, as in --bounds 0:2000") from error
+    real("bounds", low, -1e300, 1e300)
+    if not low < high <= 1e300:
+        raise ParameterError("bounds", text, "low:high, low below high, as in --bounds 0:2000")
+    return low, high
 
 
 def _users(users: int | None, file: Path | None, person: str | None) -> int:
@@ -218,9 +233,9 @@ def _print(summary: PlanReport) -> None:
     )
     show.details.print(f"by {summary.basis}; replace-one neighbours\n")
     show.print_warnings(summary.warnings)
-    told = [] if summary.people is None else list(summary.people.lines())
+    told = [] if summary.people is None else list(_people(summary.people))
     if summary.horizon is not None:
-        told += summary.horizon.lines(spec.privacy.epsilon)
+        told += _rounds(summary.horizon, spec.privacy.epsilon)
     show.console.print("\n".join([*told, ""]) if told else "", end="\n" if told else "")
     reach, std = (1, "std (ranges)") if spec.d == 1 else (2, "std (norm bounds)")
     curve = []
@@ -245,6 +260,49 @@ def _print(summary: PlanReport) -> None:
     show.print_table(heads, others, texts=3, where=show.notes)
     show.print_refusals(summary.methods)
     show.print_fact("Paper", *show.papers(summary.methods), where=show.details)
+
+
+def _people(found: PeoplePlan) -> Iterator[str]:
+    """What a plan means in units of the data."""
+    unit = f" {found.unit}" if found.unit else ""
+    rounds = f", in each of {found.rounds:,} rounds" if found.rounds > 1 else ""
+    yield (
+        f"Mean of {_count(found.users)} within {show.number(found.error)}{unit} (95 %){rounds}: "
+        f"{found.error / found.range:.2g} of the range."
+    )
+    yield (
+        f"{found.messages:,.0f} messages a person, {found.user_bytes / 1000:,.2f} kB; "
+        f"{show.size(found.bytes)} in all."
+    )
+    yield f"If {DROPPED:.0%} drop out: " + (
+        "nothing is released, as --honest-fraction asks for more."
+        if found.dropouts_epsilon is None
+        else f"epsilon {found.dropouts_epsilon:.4g} instead of {found.epsilon:.4g}, and within "
+        f"{show.number(found.dropouts_error)}{unit}."
+    )
+    share = found.moved / found.range
+    yield (
+        f"If {MALICIOUS:.0%} are malicious: they can move the mean by "
+        f"{show.number(found.moved)}{unit}: "
+        + ("the whole range or more." if share >= 1 else f"{share:.1%} of the range.")
+    )
+
+
+def _rounds(found: Horizon, total: float) -> Iterator[str]:
+    """What rounds cost."""
+    yield f"One {found.word} costs epsilon {found.alone:.4g} of {total:g}."
+    for many, spent, left in found.after:
+        yield f"After {many:,}: spent {spent:.4g}, left {left:.4g}."
+    if found.fit is not None:
+        yield f"{found.fit:,} of them fit in what the budget has left."
+
+
+def _count(people: int) -> str:
+    """A number of people in words."""
+    for power, word in ((9, "billion"), (6, "million")):
+        if people >= 10**power:
+            return f"{people / 10**power:.4g} {word} people"
+    return f"{people:,} people"
 
 
 def _moves(spec: SumSpec, chosen: PlanRow) -> str:

@@ -10,18 +10,18 @@ from typing import Any
 
 from protocols.learning import pure
 from protocols.learning.named import GRADIENT, named_loss
-from protocols.learning.training import Trainer
+from protocols.learning.splits import Split
+from protocols.learning.training import DESCENTS, Trainer
 from protocols.problems.linear_loss import LinearLoss
 from protocols.selection.models import FRACTION
 from shuffle_sim.cli import train_compare, train_report
 from shuffle_sim.cli.data import listed, load
-from shuffle_sim.cli.learning import OptimiserOptions, ProblemOptions, Split, Watch, selected
+from shuffle_sim.cli.learning import OptimiserOptions, ProblemOptions, Watch, selected
 from shuffle_sim.cli.options import DataOptions, HostOptions, PrivacyOptions, option
 from shuffle_sim.cli.running import Ahead, Bar, Running, announce
 from shuffle_sim.cli.show import Drawn, check_path, notes
 from shuffle_sim.cli.sum import SumOptions
 from shuffle_sim.data.labelled import labelled
-from shuffle_sim.data.population import Unit
 from shuffle_sim.data.tables import Table
 from shuffle_sim.errors import ParameterError, refuse_given
 from shuffle_sim.execution.checkpoint import split_seed
@@ -30,7 +30,6 @@ from shuffle_sim.execution.options import Execution
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.trust import Trust
 
-_PROTOCOLS = {Unit.RECORD: "shuffle-gd", Unit.PERSON: "user-level-gd"}
 _REPEATS = {False: 20, True: 5}
 """Splits of a comparison, by whether all methods are in it."""
 _HEAVY = "heavy-tailed-erm"
@@ -222,7 +221,7 @@ def _shuffled(
     trainer, fraction = split.trainer, optimiser.select_fraction
     make = partial(
         trainer.paid,
-        optimiser.protocol or _PROTOCOLS[trainer.unit],
+        optimiser.protocol or DESCENTS[trainer.unit],
         split.people.asked,
         select=select,
         fraction=FRACTION if fraction is None else fraction,

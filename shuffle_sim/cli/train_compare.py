@@ -10,10 +10,10 @@ import numpy as np
 
 from protocols.comparison.methods import Method
 from protocols.comparison.training import training_methods
+from protocols.learning.splits import PeopleCount, Split
 from protocols.learning.training import Trainer
 from shuffle_sim.arrays import Floats
 from shuffle_sim.cli import show
-from shuffle_sim.cli.learning import PeopleCount, Split
 from shuffle_sim.cli.running import Bar, Running, RunSummary, asked_of
 from shuffle_sim.data.labelled import Labelled
 from shuffle_sim.data.moments import NORMAL_95

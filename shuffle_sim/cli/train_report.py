@@ -7,12 +7,13 @@ from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from protocols.learning.splits import PeopleCount, Split
 from protocols.learning.training import Trained
 from protocols.problems.loss import Loss
 from protocols.selection.models import Selection
 from shuffle_sim.arrays import Floats
 from shuffle_sim.cli import show
-from shuffle_sim.cli.learning import Moment, PeopleCount, Split
+from shuffle_sim.cli.learning import Moment
 from shuffle_sim.cli.running import RunSummary, asked_of
 from shuffle_sim.data.columns import Bounds
 from shuffle_sim.data.labelled import Labelled

@@ -13,8 +13,8 @@ from protocols import CarryScalarSum
 from shuffle_sim import Budget, Privacy, run
 from shuffle_sim.cli.app import _COMMANDS, app
 from shuffle_sim.cli.options import flat, parse_number
-from shuffle_sim.cli.people import PeoplePlan
 from shuffle_sim.errors import ParameterError
+from shuffle_sim.execution.people_plan import PeoplePlan
 from shuffle_sim.privacy.accountant import ShuffleAccountant
 from shuffle_sim.privacy.planner import SumSpec
 from shuffle_sim.protocol.encodings import choose

@@ -1,13 +1,9 @@
 """A plan in people's units: how near a mean is, what is sent, what dropouts and attackers do."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from shuffle_sim.cli.options import parse_number
-from shuffle_sim.cli.show import number, size
 from shuffle_sim.data.moments import NORMAL_95
-from shuffle_sim.errors import ParameterError, real
 from shuffle_sim.execution.budget import Budget
 from shuffle_sim.execution.forecast import forecast
 from shuffle_sim.privacy.accountant import ShuffleAccountant
@@ -45,14 +41,6 @@ class Horizon:
         looked = sorted({1, *(max(1, rounds * part // 12) for part in (1, 3, 6, 9, 12))})
         after = [(many, spent(many), max(0.0, total.epsilon - spent(many))) for many in looked]
         return cls(word, spent(1), after, None if budget is None else budget.more(plan.event))
-
-    def lines(self, total: float) -> Iterator[str]:
-        """For people."""
-        yield f"One {self.word} costs epsilon {self.alone:.4g} of {total:g}."
-        for many, spent, left in self.after:
-            yield f"After {many:,}: spent {spent:.4g}, left {left:.4g}."
-        if self.fit is not None:
-            yield f"{self.fit:,} of them fit in what the budget has left."
 
 
 @dataclass(frozen=True)
@@ -112,56 +100,6 @@ class PeoplePlan:
             dropouts_error=NORMAL_95 * made.standard_error * mean * fewer,
             moved=MALICIOUS * _reach(made) * scale,
         )
-
-    def lines(self) -> Iterator[str]:
-        """For people."""
-        unit = f" {self.unit}" if self.unit else ""
-        rounds = f", in each of {self.rounds:,} rounds" if self.rounds > 1 else ""
-        yield (
-            f"Mean of {people(self.users)} within {number(self.error)}{unit} (95 %){rounds}: "
-            f"{self.error / self.range:.2g} of the range."
-        )
-        yield (
-            f"{self.messages:,.0f} messages a person, {self.user_bytes / 1000:,.2f} kB; "
-            f"{size(self.bytes)} in all."
-        )
-        yield f"If {DROPPED:.0%} drop out: " + (
-            "nothing is released, as --honest-fraction asks for more."
-            if self.dropouts_epsilon is None
-            else f"epsilon {self.dropouts_epsilon:.4g} instead of {self.epsilon:.4g}, and within "
-            f"{number(self.dropouts_error)}{unit}."
-        )
-        share = self.moved / self.range
-        yield (
-            f"If {MALICIOUS:.0%} are malicious: they can move the mean by "
-            f"{number(self.moved)}{unit}: "
-            + ("the whole range or more." if share >= 1 else f"{share:.1%} of the range.")
-        )
-
-
-def people(count: int) -> str:
-    """A number of people in words."""
-    for power, word in ((9, "billion"), (6, "million")):
-        if count >= 10**power:
-            return f"{count / 10**power:.4g} {word} people"
-    return f"{count:,} people"
-
-
-def bounds_of(texts: list[str]) -> tuple[float, float]:
-    """Public bounds of every column as low:high, given once.
-
-    Raises:
-        ParameterError: other text, or bounds of no range.
-    """
-    text = ", ".join(texts)
-    try:
-        low, high = (parse_number(each, float) for each in text.split(":"))
-    except ValueError as error:
-        raise ParameterError("bounds", text, "low:high, as in --bounds 0:2000") from error
-    real("bounds", low, -1e300, 1e300)
-    if not low < high <= 1e300:
-        raise ParameterError("bounds", text, "low:high, low below high, as in --bounds 0:2000")
-    return low, high
 
 
 def _reach(made: Any) -> float:
