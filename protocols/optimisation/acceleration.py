@@ -80,7 +80,6 @@ class Schedule:
                 t + 1
             )
         # gamma of the theorem: L_t - beta a_t is at least 2 gamma/t, which takes up the noise.
-        # gamma of the theorem: L_t - beta a_t is at least 2 gamma/t, which takes up the noise.
         noise = self.sigma / self.distance * math.sqrt(last * (last + 1) * (2 * last + 1) / 24)
         return 2 / (t + 1), 2 / t * (self.beta + noise)
 
@@ -92,7 +91,6 @@ class Schedule:
     def step(self, state: AcceleratedState, gradient: Floats, domain: Domain) -> AcceleratedState:
         """theta moves to Proj(theta - g/L_t), and the aggregate by a_t towards it."""
         theta = domain.project(state.theta - gradient / self.at(state.round + 1)[1])
-        # The same combination as theta_md, with the new theta.
         # The same combination as theta_md, with the new theta.
         aggregate = self.middle(replace(state, theta=theta))
         return AcceleratedState(state.round + 1, theta, aggregate)
@@ -154,7 +152,6 @@ def smoothing_for(problem: Problem, choices: Choices, beta: float, why: str) -> 
 def balanced_smoothing(problem: Problem, distance: float, rounds: int) -> float:
     """The beta that balances 2 beta R^2/(T (T+1)) and the envelope's error."""
     # Both terms are equal there: 2 beta R^2/(T (T+1)) = G_2^2/(2 beta).
-    # Both terms are equal there: 2 beta R^2/(T (T+1)) = G_2^2/(2 beta).
     return problem.root * math.sqrt(rounds * (rounds + 1)) / (2 * distance)
 
 
@@ -168,7 +165,6 @@ def best_batch(
     """(batch, rounds, bound): the smallest bound where an average over b has `squared_noise(b)`."""
     problem, distance = setting.problem, setting.distance
     fixed = choices["smoothing"]
-    # The best beta follows from the rounds, so it is chosen anew for each of them.
     # The best beta follows from the rounds, so it is chosen anew for each of them.
     chosen = fixed is None and not problem.smooth
     error = 0.0 if chosen else envelope_error(problem, fixed)

@@ -90,7 +90,6 @@ class Centring:
         if moved > 0:  # drift may be infinite
             after += self.drift * moved
         # Around 0 nobody is longer than L: a center with a larger radius would only cost noise.
-        # Around 0 nobody is longer than L: a center with a larger radius would only cost noise.
         if after < self.limit:
             return estimate, after
         return np.zeros_like(estimate), self.limit
@@ -107,7 +106,6 @@ class Centring:
         times = self.coarse + self.recentring
         shrunk = self.contraction**times
         # tau (1 + a + ... + a^(t-1)), and what is left of L after t releases.
-        # tau (1 + a + ... + a^(t-1)), and what is left of L after t releases.
         level = self.spread * (1 - shrunk) / (1 - self.contraction)
         return min(self.limit, float(level + shrunk * self.limit))
 
@@ -120,8 +118,6 @@ class Centring:
         turn, found = self.contraction**self.recentring, [self.first()]
         level = self.spread * (1 - self.rate) / (1 - self.contraction)
         for moved in moves:
-            # A move widens the round after it; the k rounds that only renew the center shrink that
-            # by a^k.
             # A move widens the round after it; the k rounds that only renew the center shrink that
             # by a^k.
             pushed = self.drift * float(moved) if moved > 0 else 0.0
@@ -140,7 +136,7 @@ def squared_unit(setting: Setting, batch: int, rounds: int) -> float:
 
 @dataclass(frozen=True)
 class Spread:
-    """What is assumed of persons, to set radii: docs/theory/user-level.md, "Radii".
+    """What is assumed of persons, to set radii: docs/theory/user-level.md, "Carried-centre clipping".
 
     Attributes:
         batch: persons n_b of a round.
@@ -188,15 +184,12 @@ class Spread:
     def contraction(self, squared_noise: float, d: int) -> float:
         """a, for kappa^2 = `squared_noise`."""
         # Noise of a released mean over its radius, but for `fail` ("Radii").
-        # Noise of a released mean over its radius, but for `fail` ("Radii").
         return math.sqrt(squared_noise / d) * (math.sqrt(d) + self.tail)
 
     def bias(self, epsilon: float, delta: float, limit: float) -> float:
         """Of a released mean by clipping, at most; persons who are asked again cost e^epsilon."""
         each = self.length / math.sqrt(self.records)
         beyond = math.sqrt(2 * math.pi) * float(scipy.special.ndtr(-self.deviations))
-        # sqrt(2 pi) Phi(-u) L/sqrt(m) ("Radii"); p becomes e^epsilon p + delta, and a value is 2 L
-        # off at most.
         # sqrt(2 pi) Phi(-u) L/sqrt(m) ("Radii"); p becomes e^epsilon p + delta, and a value is 2 L
         # off at most.
         return math.exp(epsilon) * each * beyond + 2 * limit * delta
@@ -223,13 +216,11 @@ def candidates(
         return
     again = batch == setting.n and rounds > 1
     # Disjoint batches see a point that knows nothing of their persons.
-    # Disjoint batches see a point that knows nothing of their persons.
     asked_again = (setting.privacy.epsilon, setting.privacy.delta) if again else (0.0, 0.0)
     for spread in spreads:
         a, tau = spread.contraction(squared_noise, problem.d), spread.tau
         if tau >= limit or a >= MAX_CONTRACTION:
             continue
-        # As many releases as bring a^t L down to tau, and one more.
         # As many releases as bring a^t L down to tau, and one more.
         times = 1 + math.ceil(math.log(limit / tau) / -math.log(a)) if a > 0 else 1
         coarse = times if choices["coarse"] is None else integer("coarse", choices["coarse"], 0)
@@ -240,7 +231,6 @@ def candidates(
                     limit=limit,
                     spread=tau,
                     contraction=a,
-                    # Rounds that make no whole step look for the center, too.
                     # Rounds that make no whole step look for the center, too.
                     coarse=rounds - steps * (k + 1),
                     recentring=k,

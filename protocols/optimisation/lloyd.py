@@ -88,7 +88,6 @@ class Nearest(Query):
         rows = np.asarray(rows, np.float64)
         (users, d), count = rows.shape, len(self.centres)
         # Half of ||x||^2 - ||x - c||^2: the nearest centre is where it is largest.
-        # Half of ||x||^2 - ||x - c||^2: the nearest centre is where it is largest.
         closeness = rows @ self.centres.T - (self.centres**2).sum(axis=1) / 2
         nearest = closeness.argmax(axis=1)
         found = np.zeros((users, self.width))
@@ -215,8 +214,7 @@ class Lloyd(Algorithm[LloydState, Any]):
             return self._begun(found * math.sqrt(2))
         blocks = found[: self.clusters * (self.d + 1)].reshape(self.clusters, -1)
         shares, least = blocks[:, -1] / self.mark, _EMPTY * self.noise / self.mark
-        # A cluster of hardly anybody has noise for a count: its centre must not be divided by that.
-        # A cluster of hardly anybody has noise for a count: its centre must not be divided by that.
+        # A cluster of hardly anybody has noise for a count: its sums are not divided by that.
         moved = state.reach * blocks[:, :-1] / np.maximum(shares, least)[:, None]
         centres = _within(state.centres + _within(moved, state.reach), 1.0)
         after = LloydState(state.round + 1, centres, state.reach, shares)
@@ -236,7 +234,6 @@ class Lloyd(Algorithm[LloydState, Any]):
         kept, apart = [0], np.full(len(drawn), np.inf)
         while len(kept) < self.clusters:
             # Squared distance to the nearest one that is kept already.
-            # Squared distance to the nearest one that is kept already.
             apart = np.minimum(apart, ((drawn - drawn[kept[-1]]) ** 2).sum(axis=1))
             kept.append(int(apart.argmax()))
         return np.asarray(drawn[kept])
@@ -249,7 +246,6 @@ class Lloyd(Algorithm[LloydState, Any]):
             full = int(shares.argmax())
             aside = rng.standard_normal(self.d) * state.reach / (4 * math.sqrt(self.d))
             centres[empty] = _within((centres[full] + aside)[None], 1.0)[0]
-            # The next empty one then goes to where most are left.
             # The next empty one then goes to where most are left.
             shares[full] /= 2
             shares[empty] = shares[full]
