@@ -223,7 +223,7 @@ class PhasedOutput(Steps, CentralAlgorithm[PhasedState], ABC):
         log = math.sqrt(2 * math.log(1 / FAIL))
         # Noise of a center over gamma: lambda times that of a release, of sensitivity 2
         # gamma/(lambda n).
-        a = 2 * sigma / least * (math.sqrt(d) + log) * (1 + THETA)
+        a = 2 * sigma / least * (math.sqrt(d) + log) * (1 + 2 * THETA)
         tau = min(G, problem.spread * (1 + math.sqrt(2 * math.log(n / FAIL))))
         if k > 1 and not (a < _MAX_CONTRACTION and tau < G):
             return None
@@ -241,13 +241,15 @@ class PhasedOutput(Steps, CentralAlgorithm[PhasedState], ABC):
                 bound += ridge / 2 * before
                 if cls.disjoint:
                     bound += 2 * G**2 / ((ridge + strong) * size * m)
-                spread = 2 * gamma * (1 + THETA) / ((ridge + problem.ridge) * size) * sigma
-                before = d * spread**2
-                # Its sample's minimiser is 2 G/(mu sqrt(n m)) from the population's, in root mean
-                # square.
-                if ridge == 0:
-                    before += 4 * G**2 / (strong**2 * size * m) if cls.disjoint else 0.0
-            bound += problem.objective_lipschitz * math.sqrt(d) * spread
+                exact = 2 * gamma / ((ridge + problem.ridge) * size)
+                # Noise is for exact + 2 alpha, and what is computed is off by alpha itself.
+                noise, missed = d * ((1 + 2 * THETA) * exact * sigma) ** 2, THETA * exact
+                left = noise + missed**2
+                # A sample's minimiser: 2 G/(mu sqrt(n m)) from the population's, root mean square.
+                if ridge == 0 and cls.disjoint:
+                    missed += 2 * G / (strong * math.sqrt(size * m))
+                before = noise + missed**2
+            bound += problem.objective_lipschitz * math.sqrt(left)
             best = min(best, (bound, ridges))
         return best[0], best[1], k, sigma, tau, a
 

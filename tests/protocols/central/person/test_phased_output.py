@@ -235,6 +235,20 @@ def test_runs_spend_what_was_asked_for_and_meet_their_bounds(kind, ridge, domain
     assert np.mean(gaps) < made.bound
 
 
+@pytest.mark.parametrize("kind", [PhasedERM, PhasedSCO])
+@pytest.mark.parametrize("n", [60, 4000])
+def test_the_bound_holds_the_noise_that_is_drawn(kind, n):
+    """alpha stands twice in the sensitivity: the noise is larger by 2 alpha, not by alpha."""
+    problem = Problem(Logistic(), L2Ball(3, 1.0), records=20)
+    made = kind.calibrated(n=n, problem=problem, privacy=PRIVACY, phases=1, releases=1)
+    (ridge,), release = made.ridges, made.plan(made.init())
+    drawn = release.mechanism.error(release.sensitivity.value, problem.d)
+    left = math.hypot(drawn, release.statistic.alpha)
+    fitted = 2 * problem.lipschitz**2 / (ridge * n * 20) if kind is PhasedSCO else 0.0
+    known = ridge / 2 * problem.reach**2 + fitted + problem.objective_lipschitz * left
+    assert made.bound == pytest.approx(known, rel=1e-9)
+
+
 def test_several_releases_in_a_phase_carry_the_center():
     problem = Problem(Logistic(), L2Ball(2, 1.0), records=2000)
     made = PhasedERM.calibrated(n=3000, problem=problem, privacy=PRIVACY)
