@@ -90,6 +90,12 @@ class Perturbation:
         bend = (corners * p[:, None]).T @ corners - np.outer(at, at)
         return width * float(scipy.special.logsumexp(scores)), at, bend / width
 
+    def bend(self, d: int, width: float) -> float:
+        """Bound of the second derivative of `smoothed`."""
+        size = self.size(d)
+        # Mixtures of corners have a variance of size^2; the other norms are round or separate.
+        return size * (max(1.0, size) if self.norm in ("l1", "polytope") else 1.0) / width
+
     def _corners(self, d: int) -> Floats:
         if self.norm == "polytope":
             return self.radius * np.array(self.corners)
@@ -140,9 +146,13 @@ class RobustERM(Kinked):
         slopes = loss.derivative(self.signed @ w - support, np.ones(self.n))
         return np.asarray(mean_of_rows(slopes, self.signed) - slopes.mean() * at + self.ridge * w)
 
+    def steep(self, norm: float) -> float:
+        """The largest slope of phi where ||w|| is `norm`; 1 at least."""
+        return max(1.0, self.loss.slope(self.bound * norm))
+
     def rounding(self, w: Floats) -> float:
-        norm, lipschitz = float(np.linalg.norm(w)), self.bound
-        beta = self.curvature * self.bound**2
+        norm = float(np.linalg.norm(w))
+        lipschitz, beta = self.bound * self.steep(norm), self.curvature * self.bound**2
         return 2 * gradient_rounding(self.n, self.d, lipschitz, beta, self.ridge, norm)
 
     @cached_property
@@ -153,7 +163,7 @@ class RobustERM(Kinked):
     @property
     def least_radius(self) -> float:
         error = self.rounding(np.full(self.d, self._far / math.sqrt(self.d)))
-        support = 8 * (self.d + 4) * UNIT * self.bound * self._far
+        support = 8 * (self.d + 4) * UNIT * self.bound * self.steep(self._far) * self._far
         # Margins are off by as much where a row lies near the kink.
         support *= 2 if self.loss.curvature() is None else 1  # margins near the kink, too
         return math.sqrt(2 * support / self.ridge) + error / self.ridge
@@ -221,7 +231,7 @@ class SmoothedRobust(Objective):
         self.domain, self.n = robust.domain, robust.n
         self.strong_convexity = robust.ridge
         self.loss = robust.ramped(width)
-        bend = robust.budget.size(robust.d) / width
+        bend = robust.budget.bend(robust.d, width) * robust.steep(robust._far)
         curvature = self.loss.curvature() or 0.0
         self.smoothness = curvature * robust.bound**2 + bend + robust.ridge
 

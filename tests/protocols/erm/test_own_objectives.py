@@ -10,6 +10,7 @@ from protocols import (
     AdversarialERM,
     Hinge,
     L2Ball,
+    Logistic,
     OneVsRestHinge,
     Pinball,
     Problem,
@@ -17,7 +18,7 @@ from protocols import (
     Softmax,
     TiltedERM,
 )
-from protocols.erm.adversarial import NORMS, Perturbation, RobustRisk
+from protocols.erm.adversarial import NORMS, Perturbation, RobustERM, RobustRisk
 from protocols.erm.solver import minimise
 from protocols.erm.tilted import TiltedRisk, softmax_spread
 from protocols.problems.losses import Linear
@@ -148,6 +149,60 @@ def test_any_point_and_width_bound_the_distance(budget, domain):
                 assert apart <= radius + near
                 tight = max(tight, apart / radius)
     assert tight > 0.3  # a third of the radius would be refuted
+
+
+class Steep(Logistic):
+    """Three times the logistic loss."""
+
+    def value(self, margins, labels):
+        return 3 * super().value(margins, labels)
+
+    def derivative(self, margins, labels):
+        return 3 * super().derivative(margins, labels)
+
+    def second(self, margins, labels):
+        return 3 * super().second(margins, labels)
+
+    def slope(self, reach):
+        return 3 * super().slope(reach)
+
+    def curvature(self):
+        return 0.75
+
+    def pull(self):
+        return 3 * super().pull()
+
+
+@pytest.mark.parametrize(
+    ("loss", "budget"),
+    [
+        (Logistic(), Perturbation("polytope", 1.0, ((3.0, 0.0), (-3.0, 0.0)))),
+        (Steep(), Perturbation("l2", 0.2)),
+    ],
+    ids=["long", "steep"],
+)
+@pytest.mark.parametrize("width", [1e-2, 1e-4])
+def test_smoothed_adversarial_risks_bend_no_more_than_stated(loss, budget, width):
+    """Steps follow from the stated smoothness: too small a one would make descent diverge."""
+    risk = RobustRisk.of(Problem(loss, SPACES[1], 0.3), budget=budget)
+    made = risk.objective(rows_of(20, 1))
+    assert isinstance(made, RobustERM)
+    smooth = made.smoothed(width)
+    for w in (np.zeros(2), np.array([0.0, 1e-3]), np.array([0.3, -0.2])):
+        assert np.linalg.eigvalsh(smooth.hessian(w)).max() <= smooth.smoothness
+    step = 1e-7 * width * np.array([1.0, 0.0])
+    rise = (smooth.gradient(step) - smooth.gradient(-step))[0] / (2 * step[0])
+    assert rise == pytest.approx(smooth.hessian(np.zeros(2))[0, 0], 1e-4)
+
+
+def test_what_a_steep_adversarial_risk_rounds_grows_with_its_slope():
+    found = [
+        RobustRisk.of(Problem(loss, SPACES[1], 0.3), budget=BUDGETS[1])
+        .objective(rows_of(20, 1))
+        .rounding(np.array([0.9, 0.1]))
+        for loss in (Logistic(), Steep())
+    ]
+    assert found[1] > 2 * found[0]
 
 
 @pytest.mark.parametrize("budget", BUDGETS, ids=lambda each: each.norm)
