@@ -16,7 +16,6 @@ from protocols.central.person.gathering import gathered
 from protocols.problems.per_person import MeanGradient
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError, integer
-from shuffle_sim.privacy.bounds.gaussian import delta_gdp
 from shuffle_sim.privacy.composition import Parts
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.guarded_threshold import GuardedThreshold
@@ -132,14 +131,15 @@ class Removal:
             # K = ceil((2 margin + 3)/3) here, and 3 K + 3 is below 2 margin + 9.
             allowed = f"at least {math.ceil(2 * guard.margin + 9)} in a phase: both margins"
             raise ParameterError("n", persons, allowed) from error
-        # mu of all gradients together, the largest beside the guard; `low` stays on the private
-        # side.
-        low, high = 1e-9, 1e3
+
+        def lost(mu: float) -> float:
+            return Parts(((epsilon, 0.0, 1),), mu, tail).delta(privacy.epsilon)
+
+        low, high = 1e-9, 1e3  # mu of all gradients together; `low` stays on the private side
         for _ in range(200):
             middle = math.sqrt(low * high)
-            found = Parts(((epsilon, 0.0, 1),), middle, tail).delta(privacy.epsilon)
-            low, high = (middle, high) if found <= privacy.delta else (low, middle)
-        if delta_gdp(privacy.epsilon, low) > privacy.delta:
+            low, high = (middle, high) if lost(middle) <= privacy.delta else (low, middle)
+        if lost(low) > privacy.delta:
             raise ParameterError("privacy", privacy, "larger: the guard alone costs more")
         # Squares of mu add up over the rounds.
         return cls(guard, mean, Gaussian(math.sqrt(rounds) / low))

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from protocols import AcceleratedPhasedERM, Hinge, L2Ball, Logistic, Problem
+from protocols.central.person import outlier_removal
 from protocols.central.person.accelerated_erm import CenteredMean
 from protocols.central.person.friendly import FriendlyMean
 from protocols.central.person.outlier_removal import FriendlyGradient, FriendlyScore, Removal
@@ -239,6 +240,13 @@ def test_the_guard_and_the_gaussians_spend_what_was_asked_for():
         Removal.calibrated(Privacy(1.0, 1e-6), 2500, 12, 0.5)
     with pytest.raises(ParameterError, match="1 to 20000"):
         Removal.calibrated(Privacy(1.0, 1e-6), 20_001, 12, 0.5)
+
+
+def test_a_guard_that_costs_more_than_all_is_refused(monkeypatch):
+    """Whatever the noise: the check is of guard and gradients together."""
+    monkeypatch.setattr(outlier_removal, "SHARES", (1.5, 0.1))
+    with pytest.raises(ParameterError, match="the guard alone costs more"):
+        Removal.calibrated(Privacy(2.0, 1e-6), 6000, 12, 0.5)
 
 
 @pytest.mark.full
