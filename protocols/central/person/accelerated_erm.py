@@ -179,7 +179,7 @@ class AcceleratedPhasedERM(PhaseChain, CentralAlgorithm[PhasedState]):
         """Where the next gradient is asked for."""
         phase = self.phases[at]
         # There theta_md = theta_ag, as a_1 = 1: coarse rounds look where the first step will ask.
-        if state.round < phase.centring.coarse or state.stage == len(phase.schedules):
+        if state.round < phase.centring.coarse:
             return state.inner.aggregate
         return phase.schedules[state.stage].middle(state.inner)
 
