@@ -92,6 +92,8 @@ class Risk:
     def lipschitz(self) -> float:
         """L of one row's loss, without the ridge: over the domain, or at minimisers."""
         everywhere = self.lipschitz_within(self.domain.radius)
+        # Squared loss over R^d: its slopes are bounded where minimisers are, and Lemma S asks for
+        # no others.
         return everywhere if math.isfinite(everywhere) else self.lipschitz_within(self.reach)
 
     def lipschitz_within(self, radius: float) -> float:
@@ -106,6 +108,8 @@ class Risk:
 
     def sensitivity(self, n: int) -> tuple[float, str]:
         """(D, proof): how far apart the minimisers are of n rows that differ in one."""
+        # Two rows' slopes at one minimiser, not 2 L: for logistic loss they are nearer
+        # ("Sensitivity").
         apart = self.loss.gradient_diameter(self.reach)
         moved = apart / (self.strong_convexity * n)
         proof = "Lemma S: the rows' slopes at one minimiser are at most G apart, over lambda n"

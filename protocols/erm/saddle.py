@@ -84,6 +84,7 @@ class Saddle(Objective):
             if isinstance(domain, RealSpace):
                 # Its maximum over all of R^d needs no projection, and loses no digits.
                 gain, lost = size**2 / (2 * curved), 0.0
+            # A slope off by e adds e times the way, and its end moves by e/curved.
             gain += error * (moved + error / curved) + lost * (size + curved * moved)
             total += gain * (1 + 1e-12)
         return total
@@ -218,10 +219,12 @@ class GroupERM(Saddle):
         self._curved = heavy * beta
         # The worst v moves by cross/mu with w, and the slope in w by cross with v.
         self.smoothness = self._curved + ridge + self.cross**2 / concavity
+        # Of the matrix of second derivatives: its blocks on the diagonal, and those beside it.
         self.steepness = max(self._curved + ridge, concavity) + self.cross
 
     @cached_property
     def reach(self) -> float:
+        # No mixture weights a row by more than the largest weight.
         pulled = math.sqrt(float(self.weights.max()) * self.loss.pull() / self.ridge)
         return min(pulled, self.domain.radius)
 
@@ -255,6 +258,7 @@ class GroupERM(Saddle):
         own = heavy * gradient_rounding(self.n, self.d, self._slope, 0.0, 0.0, norm)
         own += gradient_rounding(1, self.d, self._slope, self._curved, self.ridge, norm)
         largest = _largest(self.loss, norm)
+        # n roundings of a sum, and what the margins are off by.
         losses = (self.n + 16) * largest + (self.d + 2) * self._slope * norm
         return own, 2 * UNIT * (heavy * losses + 4 * self.concavity)
 

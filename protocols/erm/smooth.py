@@ -174,7 +174,7 @@ class LinearERM(ERM):
         if bends is None:
             return None
         found, step = np.zeros((self.d, self.d)), max(1, _WORTH // self.d)
-        # A block's products stay in the cache.
+        # A weighted copy of all rows at once would take their memory again.
         for low in range(0, len(x), step):
             part = x[low : low + step]
             found += (part * bends[low : low + step, None]).T @ part

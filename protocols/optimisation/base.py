@@ -98,6 +98,7 @@ class Calibrated(ABC):
             raise ParameterError("norm_bound", problem.lipschitz, allowed)
         cls.demand_taken(choices)
         made = make(setting, choices)
+        # What is given and never asked for would be passed over in silence.
         for name in choices.unused:
             raise ParameterError(name, choices[name], "left out: nothing here is chosen by it")
         return made

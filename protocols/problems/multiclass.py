@@ -75,9 +75,11 @@ class MultiClass(Loss):
     ) -> Values:
         x = rows[:, :-1]
         factors = self.derivative(*scored, np.einsum("ij,ij->i", x, x)[:, None], smoothing)
+        # Class after class, as theta is.
         return np.asarray((factors[:, :, None] * x[:, None, :]).reshape(len(rows), -1))
 
     def check(self, rows: NDArray[Any], d: int) -> None:
+        # Features are bounded as those of one linear model.
         Linear(self.features).check(rows, d // self.classes)
         self.check_labels(rows[:, -1])
 
@@ -122,6 +124,8 @@ class Softmax(MultiClass):
 
     def pull(self) -> float:
         """W((K - 1)/e), of Lambert's function."""
+        # max of m (K - 1) e^-m/(1 + (K - 1) e^-m): the others' scores are equal, m below the
+        # class's own.
         return float(scipy.special.lambertw((self.classes - 1) / math.e).real)
 
     def lipschitz(self, radius: float) -> float:
@@ -158,6 +162,7 @@ class OneVsRestHinge(MultiClass):
     ) -> Floats:
         if smoothing is None:
             return Hinge().derivative(scores, _signs(chosen))
+        # Classes have parameters of their own: the envelope of the sum is the sum of the envelopes.
         return Hinge().prox(scores, _signs(chosen), squared_norms, smoothing)
 
     def lipschitz(self, radius: float) -> float:

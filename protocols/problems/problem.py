@@ -121,11 +121,13 @@ class Problem:
                 "norm_bound (infinite for algorithms that choose a clip by moments)"
             )
             raise ParameterError("lipschitz", self.lipschitz, allowed)
+        # Privacy takes the loss's own constants: they are held against its values here.
         self.loss.verify(self.size)
         if self.start is not None:
             start = np.asarray(self.start, np.float64)
             if start.shape != (self.d,) or not np.isfinite(start).all():
                 raise ParameterError("start", self.start, f"{self.d} finite numbers")
+            # `reach` takes the diameter, which bounds no distance from outside.
             object.__setattr__(self, "start", self.domain.project(start))
 
     @property
@@ -199,6 +201,7 @@ class Problem:
         return self._beta(self.loss.smoothness() if beta is None else beta, smoothing)
 
     def _beta(self, *bounds: float | None) -> float:
+        # An envelope is never rougher than its loss: the smaller of both.
         return min((each for each in bounds if each is not None), default=math.inf) + self.ridge
 
     @property

@@ -226,6 +226,7 @@ class UserLevel(FirstOrder[CarriedState[InnerT]], Generic[InnerT]):
         cls, setting: Setting, choices: Choices, batch: int, rounds: int, noise: float | None
     ) -> list[UserLevelPlan]:
         """All cases of a batch and a number of rounds; `noise` kappa^2 if the bits are known."""
+        # In disjoint batches a person is asked once, whatever the rounds.
         times = rounds if batch == setting.n else 1
         if noise is None:
             noise = squared_unit(setting, batch, times)
@@ -253,6 +254,7 @@ class UserLevel(FirstOrder[CarriedState[InnerT]], Generic[InnerT]):
         mean = NoisyMean.calibrated(spec, problem.lipschitz, setting.noise_ratio, setting.encoding)
         # Bits are whole numbers, so the noise is not quite the one that was planned for.
         noise = mean.squared_noise_in(setting, times) / problem.lipschitz**2
+        # The real noise may be a little too much for any center: then the first plan stands.
         plans = cls._plans(setting, choices, first.batch, first.rounds, noise) or [first]
         plan = _fewest(plans)
         centring = plan.centring

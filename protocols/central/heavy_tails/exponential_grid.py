@@ -43,6 +43,7 @@ def net(domain: Domain, step: float) -> Floats:
     if domain.d not in (1, 2):
         allowed = "1 or 2: a net grows with the power d. Take HeavyTailedERM for more"
         raise ParameterError("d", domain.d, allowed)
+    # So far the domain may reach from its centre: the net covers it, whatever its shape.
     half = math.ceil(domain.reach(domain.center) / positive("step", step))
     if (2 * half + 1) ** domain.d > MOST_POINTS:
         allowed = f"larger: a net above {MOST_POINTS} points ((2 {half} + 1)^{domain.d}) is refused"

@@ -72,7 +72,7 @@ class FriendlyMean:
         near = np.zeros(len(kept), np.int64)
         for at, point in enumerate(kept):
             # Not |a|^2 + |b|^2 - 2 <a, b>: near points lose their digits there, and what BLAS
-            # rounds for one pair may hang on the other rows.
+            # rounds for one pair may depend on the other rows.
             gaps = np.hypot.reduce(kept - point, axis=1)
             near[at] = np.count_nonzero(gaps <= self.radius)
         found[finite] = near

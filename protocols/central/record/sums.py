@@ -56,6 +56,7 @@ class BallSum(Statistic):
         if rows.ndim != 2 or self.d not in (None, rows.shape[1]):
             allowed = f"(users, {self.d or 'd'}): one vector for each user"
             raise ParameterError("data.shape", rows.shape, allowed)
+        # A copy is made only where a row asks for it.
         if not all_finite(rows):
             rows = np.where(np.isfinite(rows).all(axis=1, keepdims=True), rows, 0.0)
         # 1 exactly within the ball; einsum scales and adds without a copy of the rows.
