@@ -182,7 +182,7 @@ def _clipping(
             # The proof of AC-SA weights a round's squared noise by t^2.
             radius = float(np.linalg.norm(t * radii) / np.linalg.norm(t))
         sigma = math.sqrt(unit) * radius
-        schedules.append(Schedule(steps, beta, max(sigma, 1e-12), R))
+        schedules.append(Schedule(steps, beta, sigma, R))
         gap = gap_of(steps, beta, sigma, R) + bias * problem.domain.diameter
         # ||x - x*||^2 <= 2 gap/strong.
         squared = min(squared, 2 * gap / strong)
