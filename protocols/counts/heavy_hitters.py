@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.counts.items import Items, hash_of
-from protocols.counts.one_view import capped
+from protocols.counts.one_view import capped, interval_error
 from protocols.counts.prefixes import MAX_LEVEL, Children, Prefixes
 from protocols.counts.task import CountsTask
 from shuffle_sim.arrays import Floats
@@ -301,7 +301,8 @@ class HeavyHitters(Protocol[Search], CountsTask):
         estimates = (counts[heavy] - noise).astype(np.float64)
         if not last:  # nothing was kept: nothing is found
             children, estimates = children[:0], estimates[:0]
-        beta = 0.05 / self.kept
+        # Noise has a part in which items are here: ranges of all bins must hold, not of these.
+        beta = interval_error(0.95, bins, randomizer.independent)
         honest = min(self.honest, tally.reports)
         low, high = randomizer.ranges_of(estimates, tally.reports, honest, beta)
         found = HeavyItems(
