@@ -207,11 +207,9 @@ class SplitMixRandomizer(SumRandomizer):
         return self.count_index(sums, 1), np.concatenate([half[:0:-1], half])
 
     def manipulation(self, attackers: int, reports: int) -> float:
-        return (
-            math.sqrt(self.labels) * self.modulus / 2 * self.width / self.steps
-            if attackers
-            else 0.0
-        )
+        # From either end of the honest users' sums to the far end of the window of `estimate`.
+        reach = (self.modulus + reports * self.steps) / 2
+        return math.sqrt(self.labels) * reach * self.width / self.steps if attackers else 0.0
 
     def event(self, users: int, query: Query) -> SplitMixEvent:
         """The release of the view, with the shares of noise of `users` honest users.

@@ -324,10 +324,13 @@ def test_one_user_moves_the_estimate_as_far_as_is_stated():
     gain = single.estimate(Tally(np.array([4]), 1))[0]
     assert single.manipulation(3, 100) == pytest.approx(3 * gain)
     r = SplitMixRandomizer(1, 10, 64, 3, 5, 1.0, 0.0, 1.0)
-    reached = [
-        r.estimate(Tally(np.array([25 + any_number]), 5))[0] - 2.5 for any_number in range(64)
-    ]
-    assert max(map(abs, reached)) == pytest.approx(r.manipulation(1, 5), abs=r.width / r.steps)
+    for honest, far in ((0, 1.0), (25, 64 / 114), (50, 1.0)):  # the sum of five, in steps
+        reached = [
+            r.estimate(Tally(np.array([honest + any_number]), 5))[0] - honest / 10
+            for any_number in range(64)
+        ]
+        most = max(map(abs, reached))
+        assert most == pytest.approx(far * r.manipulation(1, 5), abs=1.01 * r.width / r.steps)
     assert r.manipulation(0, 5) == 0
 
 
