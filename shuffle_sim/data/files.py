@@ -258,6 +258,8 @@ def write_private(path: Path, content: bytes) -> None:
     try:
         with os.fdopen(number, "wb") as stream:
             stream.write(content)
+            stream.flush()
+            os.fsync(number)
         # A rename is whole or nothing; who reads has the old file or the new one.
         part.replace(path)
     finally:

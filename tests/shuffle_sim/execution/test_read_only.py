@@ -127,3 +127,20 @@ def test_a_seed_of_a_split_behind_a_link_is_not_read(tmp_path, resume):
     (tmp_path / "split").unlink()
     (tmp_path / "mine").rename(tmp_path / "split")
     assert split_seed(tmp_path, resume, None) == 7  # the control
+
+
+def test_a_seed_of_a_split_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
+    steps, sync, rename = [], os.fsync, os.replace
+
+    def synced(number):
+        steps.append(os.fstat(number).st_size)
+        sync(number)
+
+    def renamed(*names):
+        steps.append("named")
+        rename(*names)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "replace", renamed)
+    split_seed(tmp_path, False, None)
+    assert steps == [(tmp_path / "split").stat().st_size, "named"]
