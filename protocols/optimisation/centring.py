@@ -136,7 +136,7 @@ def squared_unit(setting: Setting, batch: int, rounds: int) -> float:
 
 @dataclass(frozen=True)
 class Spread:
-    """What is assumed of persons, to set radii: docs/theory/user-level.md, "Carried-centre clipping".
+    """What is assumed of persons for radii: docs/theory/user-level.md, "Carried-centre clipping".
 
     Attributes:
         batch: persons n_b of a round.

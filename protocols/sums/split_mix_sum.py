@@ -88,8 +88,10 @@ class _SplitAndMix(OneRoundSum):
             max(1, math.ceil(reach * math.sqrt(n / (8 * rounding)))),
             math.floor(reach / MIN_RATE - math.sqrt(d)),
         )
-        # The modulus holds the sum and the noise on both sides of it, but for probability 2^-s.
-        room = n + 2 * math.ceil(n / honest) * (security + 2) * math.log(2) / reach
+        # The modulus holds the sum and the noise on both sides of it, but for probability 2^-s in a
+        # coordinate. What rounding adds to a vector widens the noise, in steps most at `least`.
+        wider = 1 + math.sqrt(d) * (d > 1) / least
+        room = n + 2 * math.ceil(n / honest) * (security + 2) * math.log(2) / reach * wider
         bits = math.ceil(math.log2(least * room + 1))
         # Bits are whole: what is left of the modulus goes into more steps, for less rounding.
         steps = min(math.floor((2**bits - 1) / room), most)

@@ -319,6 +319,15 @@ def test_single_message_at_the_same_point():
     assert stated.ledger.guarantee(1e-6).epsilon < 1.0
 
 
+@pytest.mark.parametrize(("n", "d"), [(1000, 1), (1000, 100), (1000, 10_000), (10_000, 1000)])
+def test_the_modulus_holds_sum_and_noise(n, d):
+    """But for 2^-40 in a coordinate; a sum beyond would come back at the other end."""
+    kind, size = (SplitAndMixVectorSum, {"d": d}) if d > 1 else (SplitAndMixSum, {})
+    made = kind.calibrated(n=n, privacy=POINT, **size).randomizer
+    beyond = (made.modulus - n * made.steps) // 2
+    assert 2 * math.exp(-made.rate * beyond) <= 2.0**-40
+
+
 def test_one_user_moves_the_estimate_as_far_as_is_stated():
     single = SingleMessageRandomizer(4, 0.3, 2.0)
     gain = single.estimate(Tally(np.array([4]), 1))[0]
