@@ -126,8 +126,8 @@ def pair(users: int, epsilon0: float) -> Finite:
     Exchanging the laws changes nothing.
     """
     check(users, epsilon0)
-    p = float(scipy.special.expit(epsilon0))
-    return _binned(*_counts(users - 1, 1 - p, None), p)
+    lies = float(scipy.special.expit(-epsilon0))  # not 1 less the truth, which loses its digits
+    return _binned(*_counts(users - 1, lies, None), lies)
 
 
 def blanket_pair(messages: int, bins: int) -> Finite:
@@ -135,20 +135,21 @@ def blanket_pair(messages: int, bins: int) -> Finite:
 
     Clones of a user who never lies: those in the two bins in question are Bin(messages, 2/bins).
     """
-    return _binned(*_counts(messages, 1 / bins, None), 1.0)
+    return _binned(*_counts(messages, 1 / bins, None), 0.0)
 
 
 def blanket_delta(messages: int, bins: int, epsilon: float) -> float:
     """delta of it, by one sum; rounded upward."""
     counts, weights = _counts(messages, 1 / bins, None)
-    t = np.floor((counts + 1) * float(scipy.special.expit(epsilon))) + 1
+    # All of them show the bin, whatever epsilon is; where expit rounds to 1, too.
+    t = np.minimum(np.floor((counts + 1) * float(scipy.special.expit(epsilon))), counts) + 1
     tail = np.where(t > counts, 0.0, scipy.special.betainc(t, np.maximum(counts - t + 1, 1), 0.5))
     gains = scipy.stats.binom.pmf(t - 1, counts, 0.5) - math.expm1(min(epsilon, 700.0)) * tail
     return min(1.0, float(weights @ np.maximum(gains, 0.0)) * (1 + NUMERICAL_ERROR) + _LOST)
 
 
-def _binned(clones: Floats, weights: Floats, p: float) -> Finite:
-    """(A + X, C + 1 - A - X) against X exchanged, X ~ Ber(p), A ~ Bin(C, 1/2).
+def _binned(clones: Floats, weights: Floats, q: float) -> Finite:
+    """(A + X, C + 1 - A - X) against X exchanged, 1 - X ~ Ber(q), A ~ Bin(C, 1/2).
 
     C clones are binned downward: one more is post-processing.
     """
@@ -161,8 +162,8 @@ def _binned(clones: Floats, weights: Floats, p: float) -> Finite:
         reach = _REACH / 2 * math.sqrt(c) + 1
         a = np.arange(max(0.0, math.floor(c / 2 - reach)), min(c, math.ceil(c / 2 + reach)) + 2)
         one, none = (scipy.stats.binom.pmf(a - shift, c, 0.5) for shift in (1, 0))
-        here.append(weight * (p * one + (1 - p) * none))
-        there.append(weight * ((1 - p) * one + p * none))
+        here.append(weight * ((1 - q) * one + q * none))
+        there.append(weight * (q * one + (1 - q) * none))
     return Finite(np.concatenate(here), np.concatenate(there))
 
 

@@ -256,3 +256,13 @@ def test_what_no_theorem_speaks_of_is_refused(given, name):
 def test_masses_of_no_randomiser_are_refused():
     with pytest.raises(ParameterError, match="corners"):
         ShuffledEvent(10, 1.0, 0.3, 0.4)
+
+
+@pytest.mark.parametrize(("users", "epsilon0"), [(1, 30.0), (10**10, 22.0), (10**14, 29.9)])
+def test_pairs_keep_the_digits_of_a_rare_lie(users, epsilon0):
+    # 1 less the chance of the truth would be off by 1e-3 at epsilon0 = 30, and the clones with it.
+    pair, lie = clones.pair(users, epsilon0), 1 / (1 + math.exp(epsilon0))
+    largest = math.log((pair.here[pair.there > 0] / pair.there[pair.there > 0]).max())
+    assert largest == pytest.approx(epsilon0, rel=1e-12)
+    alone = math.exp((users - 1) * math.log1p(-2 * lie))
+    assert pair.here[:2].sum() == pytest.approx(alone, rel=1e-9)

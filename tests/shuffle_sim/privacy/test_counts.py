@@ -166,6 +166,15 @@ def test_fixed_blankets(messages, bins, epsilon, found):
     assert delta(event, epsilon) <= delta(event, epsilon, 2)
 
 
+@pytest.mark.parametrize("epsilon", [36.0, 37.0, 40.0, 800.0])
+@pytest.mark.parametrize(("messages", "bins"), [(1, 2), (1000, 10**6)])
+def test_a_fixed_blanket_that_leaves_a_bin_empty_reveals_at_any_epsilon(messages, bins, epsilon):
+    empty = (1 - 1 / bins) ** messages  # of the other world's bin: only this one can be then
+    event = FixedBlanketEvent(honest=messages, each=1, bins=bins)
+    assert empty <= delta(event, epsilon) <= empty * (1 + 1e-8)
+    assert theorem_of(type(event)).epsilon(((event, 1),), 1e-6) == math.inf
+
+
 def test_a_fixed_blanket_by_enumeration():
     messages, bins, epsilon = 5, 3, 0.7
     views = []
