@@ -10,6 +10,10 @@ from numpy.typing import NDArray
 from shuffle_sim.errors import positive, real
 
 Real = float | NDArray[np.float64]
+_LEAST = 1e-300  # in place of a mu of 0
+_SMALL = 1e-2  # of mu: below, a difference of logarithms would lose its digits
+_PLACES, _WEIGHTS = (-math.sqrt(0.15), 0.0, math.sqrt(0.15)), (5 / 18, 8 / 18, 5 / 18)  # Gauss
+_MILLS = math.sqrt(2 / math.pi)
 
 
 @overload
@@ -22,13 +26,19 @@ def delta_gdp(epsilon: Real, mu: Real) -> Real:
     It is Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu).
 
     Computed as a product, Phi(a) (1 - e^(epsilon + log Phi(b) - log Phi(a))), so that no tail
-    underflows to a difference.
+    underflows to a difference. For a small mu the logarithms differ by the integral of phi/Phi.
     """
-    mu = np.maximum(mu, 1e-300)
-    with np.errstate(over="ignore", invalid="ignore"):
-        upper = scipy.special.log_ndtr(mu / 2 - epsilon / mu)
-        lower = epsilon + scipy.special.log_ndtr(-mu / 2 - epsilon / mu)
-        delta = np.exp(upper) * -np.expm1(np.minimum(lower - upper, 0.0))
+    mu = np.maximum(mu, _LEAST)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        middle = -epsilon / mu
+        upper = scipy.special.log_ndtr(middle + mu / 2)
+        apart = upper - scipy.special.log_ndtr(middle - mu / 2)
+        if np.any(mu < _SMALL):
+            places = (middle + mu * place for place in _PLACES)
+            slopes = (_MILLS / scipy.special.erfcx(-place / math.sqrt(2)) for place in places)
+            mean = sum(w * slope for w, slope in zip(_WEIGHTS, slopes, strict=True))
+            apart = np.where((mu > _LEAST) & (mu < _SMALL), mu * mean, apart)
+        delta = np.exp(upper) * -np.expm1(np.minimum(epsilon - apart, 0.0))
     delta = np.where(np.isfinite(delta), delta, 0.0)
     return float(delta) if delta.ndim == 0 else delta
 

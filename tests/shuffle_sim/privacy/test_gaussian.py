@@ -34,6 +34,19 @@ def test_delta_agrees_with_50_digits(epsilon, mu):
         assert delta_gdp(epsilon, mu) == pytest.approx(float(truth), rel=1e-9, abs=1e-300)
 
 
+@pytest.mark.parametrize("mu", [9.99e-3, 1e-3, 1e-5, 1e-8, 1e-12])
+def test_much_noise_keeps_its_digits(mu):
+    for steps in (-30.0, -1.0, 0.0, 1e-6, 1.0, 6.0, 8.0, 30.0):
+        epsilon = steps * mu
+        with mpmath.workdps(60):
+            at = -mpmath.mpf(epsilon) / mpmath.mpf(mu)
+            half = mpmath.mpf(mu) / 2
+            truth = mpmath.ncdf(at + half) - mpmath.exp(epsilon) * mpmath.ncdf(at - half)
+        assert delta_gdp(epsilon, mu) == pytest.approx(float(truth), rel=1e-11, abs=1e-300)
+    for delta in (1e-3 * mu, 1e-8 * mu):
+        assert delta_gdp(epsilon_gdp(delta, mu), mu) <= delta
+
+
 def test_epsilon_delta_and_mu_invert_each_other():
     for epsilon in (0.01, 0.3, 1.0, 5.0):
         for delta in (1e-10, 1e-6, 1e-2):
