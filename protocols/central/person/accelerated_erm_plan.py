@@ -185,7 +185,7 @@ def _clipping(
         schedules.append(Schedule(steps, beta, sigma, R))
         gap = gap_of(steps, beta, sigma, R) + bias * problem.domain.diameter
         # ||x - x*||^2 <= 2 gap/strong.
-        squared = min(squared, 2 * gap / strong)
+        squared = min(problem.domain.diameter**2, 2 * gap / strong)
     mechanism = Gaussian.calibrated(setting.privacy, rounds)
     everyone = Cohort.of(0, size)
     return AcceleratedPhase(everyone, ridge, tuple(schedules), centring, mechanism), squared
@@ -209,7 +209,7 @@ def _removing(
     for _ in range(stages):
         R = math.sqrt(squared)
         schedules.append(Schedule(steps, beta, sigma, R))
-        squared = min(squared, 2 * gap_of(steps, beta, sigma, R) / strong)
+        squared = min(problem.domain.diameter**2, 2 * gap_of(steps, beta, sigma, R) / strong)
     fixed, everyone = Centring.fixed(problem.lipschitz), Cohort.of(0, size)
     removed = removal.mechanism, removal
     return AcceleratedPhase(everyone, ridge, tuple(schedules), fixed, *removed), squared

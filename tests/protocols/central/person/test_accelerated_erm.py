@@ -67,6 +67,21 @@ def test_runs_spend_what_was_asked_for_and_meet_their_bounds():
 
 
 @pytest.mark.full
+@pytest.mark.parametrize(("d", "epsilon", "n", "phases"), [(3, 2.0, 2000, 2), (30, 0.5, 100, 1)])
+def test_bounds_count_what_the_last_stage_leaves(d, epsilon, n, phases):
+    # In the second plan a stage moves farther from the minimiser than where it started.
+    problem = Problem(MeanEstimation(), L2Ball(d, 1.0), records=50)
+    made = AcceleratedPhasedERM.calibrated(
+        n=n, problem=problem, privacy=Privacy(epsilon, 1e-6), phases=phases, center="fixed"
+    )
+    L, bound, before = problem.objective_lipschitz, 0.0, 1.0
+    for phase in made.phases:
+        strong = phase.ridge + problem.strong_convexity
+        bound += phase.ridge / 2 * before + 2 * L**2 / (phase.ridge * phase.cohort.size * 50)
+        before = min(problem.domain.diameter**2, 2 * phase.schedules[-1].gap / strong)
+    assert made.bound == pytest.approx(bound + L * math.sqrt(before), rel=1e-9)
+
+
 def test_many_records_make_the_center_worth_it():
     many = dataclasses.replace(PROBLEM, records=2000)
     bounds = {
