@@ -18,7 +18,7 @@ from shuffle_sim.auditing.asked import Asked
 from shuffle_sim.auditing.bench import LAW, of_categories
 from shuffle_sim.auditing.stated import stated_epsilon
 from shuffle_sim.cli.audit import protocol_of
-from shuffle_sim.cli.sum import SumOptions
+from shuffle_sim.cli.options import SumOptions
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.theorems import theorem_of

@@ -4,11 +4,12 @@ from protocols.counts.found import FoundCounts, FoundHistogram
 from protocols.counts.groups import GroupInterval, GroupMeans, GroupTable
 from protocols.counts.heavy_hitters import HeavyHitters, HeavyItems
 from protocols.counts.histogram import CountIntervals, Histogram
-from protocols.counts.items import columns_of, hash_of, prefix_of, text_of
+from protocols.counts.items import Coded, columns_of, hash_of, prefix_of, text_of
 from protocols.counts.one_view import plausible, with_known_total
 from protocols.counts.quantiles import Distribution, Quantiles
 
 __all__ = [
+    "Coded",
     "CountIntervals",
     "Distribution",
     "FoundCounts",

@@ -2,11 +2,15 @@
 
 import hashlib
 from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shuffle_sim.arrays import Floats
+from shuffle_sim.data.columns import unique_texts
+from shuffle_sim.errors import ParameterError
 
 Items = NDArray[np.uint64]
 
@@ -48,3 +52,55 @@ def text_of(item: int, size: int = 8) -> str:
 def hash_of(text: str) -> int:
     """A public hash of a text, 64 bits of BLAKE2b: d texts collide with chance d^2/2^65 at most."""
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
+
+
+@dataclass(frozen=True)
+class Coded:
+    """Users' cells as items: texts by their first 8 bytes, or whole numbers.
+
+    Attributes:
+        items: of each user, (users,).
+        bits: of whole numbers; None: items are texts.
+    """
+
+    items: Items
+    bits: int | None = None
+
+    @classmethod
+    def of(cls, cells: NDArray[Any], bits: int | None = None) -> "Coded":
+        """Of a column of a file.
+
+        Raises:
+            ParameterError: a cell that is no whole number below 2^bits.
+        """
+        different, places = unique_texts(cells)
+        return cls(np.array([_item(text, bits) for text in different], np.uint64)[places], bits)
+
+    @property
+    def size(self) -> int:
+        """Bits of an item."""
+        return 64 if self.bits is None else self.bits
+
+    @property
+    def rows(self) -> Floats:
+        """As users hold them."""
+        if self.size <= 53:
+            return self.items.astype(float)
+        return columns_of(int(each) for each in self.items)
+
+    def name(self, item: int) -> str:
+        """For people."""
+        return (text_of(item) or "(blank)") if self.bits is None else str(item)
+
+    def counts(self, items: Items) -> Floats:
+        """True ones, of these items."""
+        return np.array([(self.items == each).sum() for each in items], float)
+
+
+def _item(text: str, bits: int | None) -> int:
+    if bits is None:
+        return prefix_of(text)
+    if not text.isdecimal() or int(text) >= 2**bits:
+        allowed = f"whole numbers from 0 to 2^{bits} - 1; texts are found without --bits"
+        raise ParameterError("column", "a cell", allowed)
+    return int(text)

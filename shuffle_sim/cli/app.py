@@ -1,16 +1,21 @@
 """The command `shuffle-sim`; its errors are one clear line, with exit code 2 for bad input.
 
+`flat` makes options of the groups that a command takes: see `shuffle_sim.cli.options`.
+
 What `--json` prints has a schema for each command, made from the types of the summaries.
 """
 
+import inspect
 import json
 import os
 import sys
 import warnings
 from collections.abc import Callable, Mapping
-from functools import wraps
+from copy import copy
+from dataclasses import Field, fields, is_dataclass
+from functools import partial, wraps
 from importlib.metadata import version
-from typing import Annotated, Any, ParamSpec, TextIO
+from typing import Annotated, Any, TextIO, get_type_hints
 
 import typer
 
@@ -28,9 +33,8 @@ from shuffle_sim.cli import (
     train_compare,
     train_report,
 )
-from shuffle_sim.cli.options import flat
-from shuffle_sim.cli.sum import sum_command
-from shuffle_sim.cli.sum_report import SumReport
+from shuffle_sim.cli.options import parse_number
+from shuffle_sim.cli.sum import SumReport, sum_command
 from shuffle_sim.errors import (
     ParameterError,
     PluginWarning,
@@ -60,22 +64,78 @@ app = typer.Typer(
 )
 
 
-Options = ParamSpec("Options")
-
-
 class _StoppedError(Exception):
     """Ctrl-C or SIGTERM in a command; Typer would turn it into an exit code and lose its notes."""
 
 
-def _stopped(command: Callable[Options, None]) -> Callable[Options, None]:
+_KINDS: dict[type, tuple[str, str]] = {int: ("integer", "10k or 1e4"), float: ("float", "0.1")}
+
+
+def _given(kind: type, value: Any) -> Any:
+    """A number that was given as an option; a default is one already."""
+    try:
+        return parse_number(value, kind) if isinstance(value, str) else value
+    except (ValueError, ArithmeticError):
+        name, example = _KINDS[kind]
+        raise typer.BadParameter(f"'{value}' is not a valid {name}, such as {example}.") from None
+
+
+def _numeric(kind: Any, text: Any) -> Any:
+    """The annotation of an option; all that take a number read it alike."""
+    for number in _KINDS:
+        if kind in (number, number | None) and text.parser is None:
+            text = copy(text)
+            text.parser = partial(_given, number)
+            text.metavar = text.metavar or _KINDS[number][0].upper()
+    return Annotated[kind, text]
+
+
+def flat(command: Callable[..., None]) -> Callable[..., None]:
+    """A command for Typer: the fields of its groups are options beside its other parameters.
+
+    A parameter of its own that is an option has it for a default, as a field of a group has.
+    """
+    hints, parameters = get_type_hints(command, include_extras=True), list[inspect.Parameter]()
+    groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
+    one, required = inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.empty
+
+    def add(name: str, kind: Any, text: Any, default: Any) -> None:
+        default, kind = required if default is ... else default, _numeric(kind, text)
+        parameters.append(inspect.Parameter(name, one, default=default, annotation=kind))
+
+    for name, parameter in inspect.signature(command).parameters.items():
+        given = parameter.default
+        if (group := groups.get(name)) is not None:
+            kinds, known = get_type_hints(group), group if given is required else given
+            for each, text in _options_of(group).items():
+                add(each, kinds[each], text, getattr(known, each, ...))
+        elif isinstance(given, Field):
+            add(name, hints[name], given.metadata["option"], given.default)
+        else:
+            parameters.append(parameter.replace(kind=one, annotation=hints[name]))
+
     @wraps(command)
-    def stoppable_command(*arguments: Options.args, **options: Options.kwargs) -> None:
+    def flattened(**options: Any) -> None:
         try:
-            command(*arguments, **options)
+            values = {
+                name: kind(**{each: options.pop(each) for each in _options_of(kind)})
+                for name, kind in groups.items()
+            }
+            command(**values, **options)
         except KeyboardInterrupt as stopped:
             raise _StoppedError from stopped
 
-    return stoppable_command
+    parameters.sort(key=lambda each: each.default is not required)
+    shown: Any = flattened
+    shown.__signature__ = inspect.Signature(parameters)
+    return flattened
+
+
+def _options_of(group: Any) -> dict[str, Any]:
+    """The options of a group by name: its own, or fields of `Execution` with a help text."""
+    known = ((each.name, each.metadata) for each in fields(group))
+    found = ((name, each.get("option"), each.get("help")) for name, each in known)
+    return {name: own or typer.Option(help=text) for name, own, text in found if own or text}
 
 
 _COMMANDS: dict[str, Callable[..., None]] = {
@@ -96,14 +156,14 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "cost": cost.cost_command,
 }
 for _name, _command in _COMMANDS.items():
-    app.command(_name)(_stopped(flat(_command)))
+    app.command(_name)(flat(_command))
 
 _experiment = typer.Typer(
     help="Run studies from a file over all cores, keep every point, and show what came of them.",
     no_args_is_help=True,
 )
 for _name, _part in experiment.COMMANDS.items():
-    _experiment.command(_name)(_stopped(flat(_part)))
+    _experiment.command(_name)(flat(_part))
 app.add_typer(_experiment, name="experiment")
 
 

@@ -21,8 +21,8 @@ from shuffle_sim.attacks.studies import (
     training_study,
 )
 from shuffle_sim.cli import show
-from shuffle_sim.cli.options import ATTACK, Hosting, PrivacyOptions, left_out, option, same
-from shuffle_sim.cli.sum import SumOptions
+from shuffle_sim.cli.options import ATTACK, PrivacyOptions, SumOptions, left_out, option, same
+from shuffle_sim.cli.running import Hosting
 from shuffle_sim.errors import ParameterError, real
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.trust import Trust
@@ -65,7 +65,7 @@ class AttackFinding:
     rows: Sequence[PrivacyRow] | Sequence[BiasRow] | Sequence[TrainingRow]
     note: str
     table: Grid = field(repr=False)
-    draw: "Callable[[Axes], None]" = field(repr=False)
+    draw: "Callable[[Axes], tuple[str, str, str]]" = field(repr=False)
     reach: dict[str, Reach | str] | None = None
 
 
@@ -97,7 +97,7 @@ def privacy_of(asked: AttackRequest) -> AttackFinding:
         "mean that the implementation is wrong."
     )
 
-    def draw(axes: "Axes") -> None:
+    def draw(axes: "Axes") -> tuple[str, str, str]:
         points = sorted(rows, key=lambda row: row.fraction)
         known = [(row.fraction, row.paper) for row in points if row.paper is not None]
         if known:
@@ -112,7 +112,7 @@ def privacy_of(asked: AttackRequest) -> AttackFinding:
         axes.set_ylim(bottom=0)
         worst = points[0]
         title = f"With {100 * worst.fraction:.3g} % honest users ε is {worst.proven:.3g}, proven"
-        show.dress(axes, title, "honest fraction of the users", f"ε at δ = {asked.privacy.delta:g}")
+        return title, "honest fraction of the users", f"ε at δ = {asked.privacy.delta:g}"
 
     return AttackFinding("privacy", rows, note, table, draw)
 
@@ -146,7 +146,7 @@ def manipulation(asked: AttackRequest) -> AttackFinding:
         f"coordinate from datum 0 at most by: {each}."
     )
 
-    def draw(axes: "Axes") -> None:
+    def draw(axes: "Axes") -> tuple[str, str, str]:
         places = range(len(rows))
         observed, bars = [row.observed for row in rows], [1.96 * row.error for row in rows]
         colour = Trust.SHUFFLE.colour
@@ -159,7 +159,7 @@ def manipulation(asked: AttackRequest) -> AttackFinding:
         axes.set_xlim(-0.5, 3 * max(most, *observed))
         axes.invert_yaxis()
         title = f"One corrupted user moves the sum by {show.number(most)} norm bounds at most"
-        show.dress(axes, title, "displacement of the sum, l2, in norm bounds")
+        return title, "displacement of the sum, l2, in norm bounds", ""
 
     return AttackFinding("manipulation", rows, note, table, draw, reaches | refused)
 
@@ -186,7 +186,7 @@ def training(asked: AttackRequest) -> AttackFinding:
         "classification on held-out data."
     )
 
-    def draw(axes: "Axes") -> None:
+    def draw(axes: "Axes") -> tuple[str, str, str]:
         honest, *others = rows
         for name in dict.fromkeys(row.attack for row in others):
             attacked = [row for row in others if row.attack == name]
@@ -199,7 +199,7 @@ def training(asked: AttackRequest) -> AttackFinding:
         title = (
             f"{worst.attack} is worst: error {worst.error:.2f}, without attack {honest.error:.2f}"
         )
-        show.dress(axes, title, "fraction of attackers", "classification error, held out, 95 %")
+        return title, "fraction of attackers", "classification error, held out, 95 %"
 
     return AttackFinding("training", rows, note, table, draw)
 
@@ -263,17 +263,13 @@ def attack_command(
         found = measure(asked)
 
     def draw(found: AttackFinding) -> "Figure":
-        figure = show.new_figure(7, 4.5)
-        axes = figure.subplots()
-        found.draw(axes)
-        show.legend(figure)
+        axes = show.new_axes(7, 4.5)
         budget = f"ε = {privacy.epsilon:g}, δ = {privacy.delta:g}"
-        show.add_note(figure, f"{study}: {asked.n:,} users, d = {asked.d}, {budget}")
+        notes = [f"{study}: {asked.n:,} users, d = {asked.d}, {budget}"]
         if isinstance(reach := (found.reach or {}).get("paper"), Reach):
-            show.add_note(
-                figure, f"Beyond the axis: {show.number(reach.l2)} with the paper's constants."
-            )
-        return figure
+            beyond = f"{show.number(reach.l2)} with the paper's constants."
+            notes.append(f"Beyond the axis: {beyond}")
+        return show.finish(axes, *found.draw(axes), notes=notes)
 
     output.present(found, _print, draw)
 

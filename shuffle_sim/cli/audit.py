@@ -10,10 +10,9 @@ import typer
 from protocols.learning.training import Trainer
 from protocols.sums.planned import PlannedSum
 from shuffle_sim.attacks.catalogue import attacks
-from shuffle_sim.cli.options import ATTACK, Hosting, PrivacyOptions, Size, option
-from shuffle_sim.cli.running import Bar
+from shuffle_sim.cli.options import ATTACK, PrivacyOptions, Size, SumOptions, option
+from shuffle_sim.cli.running import Bar, Hosting
 from shuffle_sim.cli.show import Output, console, details, encoded_as, print_table
-from shuffle_sim.cli.sum import SumOptions
 from shuffle_sim.data.population import Unit
 from shuffle_sim.errors import ParameterError, refuse_given
 from shuffle_sim.execution.options import Execution
@@ -155,9 +154,7 @@ def _print_curator(summary: CuratorSummary) -> None:
         "\nThe empirical value is a lower bound at confidence 0.9999, by the membership game on "
         "two tables that differ in one row. It is no proof: a better attacker may find more."
     )
-    _print_verdict(
-        summary.passed, "" if summary.complete else ", as far as it could be checked: exit code 3"
-    )
+    _print_verdict(summary.passed, summary.complete)
 
 
 def protocol_of(name: str | None, n: int, d: int, privacy: Privacy, noise: SumOptions) -> Any:
@@ -205,11 +202,10 @@ def _print(summary: AuditSummary) -> None:
     if not report.checked:
         console.print("[bold red]NOT CHECKED: nothing of the noise that users add[/]")
         return
-    _print_verdict(
-        summary.passed, "" if report.complete else ", as far as it could be checked: exit code 3"
-    )
+    _print_verdict(summary.passed, report.complete)
 
 
-def _print_verdict(passed: bool, but: str = "") -> None:
+def _print_verdict(passed: bool, complete: bool) -> None:
+    but = "" if complete else ", as far as it could be checked: exit code 3"
     failed = "[bold red]FAILED: do not rely on this implementation[/]"
     console.print(f"[bold]passed[/]{but}" if passed else failed)

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 from protocols.comparison.counts import TASKS, count_methods, shown, task_kinds
 from protocols.comparison.methods import Method, sum_methods
 from shuffle_sim.cli import show
-from shuffle_sim.cli.options import PrivacyOptions, Size, left_out, option
-from shuffle_sim.cli.sum import SumOptions
+from shuffle_sim.cli.options import PrivacyOptions, Size, SumOptions, left_out, option
 from shuffle_sim.errors import ParameterError, integer, one_of, real
 from shuffle_sim.privacy.trust import Trust
 
@@ -170,8 +169,7 @@ def _brief(value: Any) -> str:
 
 
 def _draw_task(summary: TaskReport) -> "Figure":
-    figure = show.new_figure(7.5, 5)
-    axes = figure.subplots()
+    axes = show.new_axes(7.5, 5)
     marks, possible = iter("osD^vPX*<>hd"), [each for each in summary.methods if not each.refused]
     for each in possible:
         colour = each.trust.colour
@@ -189,15 +187,14 @@ def _draw_task(summary: TaskReport) -> "Figure":
         axes.plot([plan.bits], [plan.error], "k*", ms=13, label="the plan")
         title = f"{show.number(plan.bits)} bits for an error of {show.number(plan.error)}\n"
     axes.set(xscale="log", yscale="log")
-    show.dress(
+    return show.finish(
         axes,
         f"{summary.task}: {title}{summary.n:,} users, domain {summary.domain:,}, ε = "
         f"{summary.epsilon:g}, δ = {summary.delta:g}",
         "bits per user",
         "error",
+        columns=2,
     )
-    show.legend(figure, 2)
-    return figure
 
 
 @dataclass(frozen=True)
@@ -278,8 +275,7 @@ def _print(summary: ComparisonReport) -> None:
 
 
 def _draw(summary: ComparisonReport) -> "Figure":
-    figure = show.new_figure(8.5, 5.5)
-    axes = figure.subplots()
+    axes = show.new_axes(8.5, 5.5)
     possible = [each for each in summary.methods if not each.refused and not each.paper]
     marks = iter("osD^vPX*<>hd")
     for name in dict.fromkeys(method.name for method in possible):
@@ -297,17 +293,14 @@ def _draw(summary: ComparisonReport) -> "Figure":
     ours = [each for each in possible if each.trust is Trust.SHUFFLE]
     best = min(ours, key=lambda each: (each.bits, each.error), default=None)
     found = f"{best.title}: the fewest bits, {show.number(best.bits)}\n" if best else ""
-    show.dress(
+    return show.finish(
         axes,
         f"{found}{summary.n:,} users, d = {summary.d:,}, ε = {summary.epsilon:g}, δ = "
         f"{summary.delta:g}",
         "bits per user",
         "root mean square error of the sum" + (" (l2)" if summary.d > 1 else ""),
+        notes=(f"Beyond the axes: {text}." for text in show.papers(summary.methods)),
     )
-    show.legend(figure)
-    for text in show.papers(summary.methods):
-        show.add_note(figure, f"Beyond the axes: {text}.")
-    return figure
 
 
 def _draw_central(axes: "Axes", shown: list[Method], attackers: int) -> None:

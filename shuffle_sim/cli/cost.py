@@ -10,20 +10,18 @@ import typer
 from protocols.learning.training import Trainer
 from shuffle_sim.cli import show
 from shuffle_sim.cli.data import load
-from shuffle_sim.cli.learning import OptimiserOptions
 from shuffle_sim.cli.options import (
     HONEST,
     DataOptions,
-    Hosting,
-    HostOptions,
+    OptimiserOptions,
     PrivacyOptions,
     Size,
+    SumOptions,
     left_out,
     option,
     same,
 )
-from shuffle_sim.cli.running import content_of
-from shuffle_sim.cli.sum import SumOptions
+from shuffle_sim.cli.running import Hosting, HostOptions, content_of
 from shuffle_sim.data.files import check_name
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.execution.budget import Budget
@@ -69,20 +67,13 @@ class CostSummary:
     warnings: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class RoundsOptions:
-    """Of an optimiser."""
-
-    rounds: int | None = same(OptimiserOptions, "rounds")
-    batch: int | None = same(OptimiserOptions, "batch")
-
-
 def cost_command(
     users: Size,
     privacy: PrivacyOptions,
     noise: SumOptions,
     output: show.Output,
-    asked: RoundsOptions,
+    rounds: int | None = same(OptimiserOptions, "rounds"),
+    batch: int | None = same(OptimiserOptions, "batch"),
     protocol: str | None = option(
         None, "Name of a sum or of an optimiser; default: the sum of the fewest bits."
     ),
@@ -97,20 +88,20 @@ def cost_command(
     """
     n, d, budget = users.users, users.dimensions, privacy.budget
     trainer = Trainer.of(loss or "logistic", d, budget, **vars(noise))
-    useless = {"loss": loss, **vars(asked)}
+    asked: dict[str, Any] = {"rounds": rounds, "batch": batch}
     made: Any = None
     name, printed, refused = protocol or "", None, ""
     if protocol is None:
-        left_out(useless, "a sum")
+        left_out({"loss": loss, **asked}, "a sum")
         name, made = noise.encoded(n, d, budget)
     elif protocol in trainer.optimisers():
-        made = trainer.protocol(protocol, n, **vars(asked))
+        made = trainer.protocol(protocol, n, **asked)
         try:
             printed = made.printed_cost(n=n, d=d, privacy=budget)
         except ParameterError as error:
             refused = str(error)
     else:
-        made = noise.calibrated(protocol, n, d, budget, **useless)
+        made = noise.calibrated(protocol, n, d, budget, loss=loss, **asked)
     found = forecast(made, security=security)
     paper = None
     if made.paper_cost is not None:
@@ -207,8 +198,7 @@ def amplify_command(
 
     def draw(summary: Amplification) -> "Figure":
         others = (epsilon0 * np.linspace(0.25, 1.25, 9)).clip(max=30.0)
-        figure = show.new_figure(7, 4.5)
-        axes = figure.subplots()
+        axes = show.new_axes(7, 4.5)
         curve = [found(float(each)) for each in others]
         shuffled = [each.epsilon for each in curve]
         axes.semilogy(others, others * rounds, color=Trust.LOCAL.colour, label="reports alone")
@@ -218,9 +208,7 @@ def amplify_command(
             axes.semilogy(others, least, ":", color="gray", label="no theorem can prove less")
         axes.semilogy([epsilon0], [summary.epsilon], "k*", ms=13)
         title = f"{users:,} users: ε0 = {epsilon0:g} becomes ε = {show.number(summary.epsilon)}"
-        show.dress(axes, title, "ε0 of one report", f"ε at δ = {delta:g}")
-        show.legend(figure)
-        return figure
+        return show.finish(axes, title, "ε0 of one report", f"ε at δ = {delta:g}")
 
     output.present(found(epsilon0), _print_amplified, draw)
 

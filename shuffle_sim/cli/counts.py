@@ -1,36 +1,26 @@
 """`shuffle-sim histogram`, `heavy-hitters`, `quantiles`: how many, of which kind."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from protocols.counts import (
+    Coded,
     FoundHistogram,
+    GroupMeans,
     HeavyHitters,
     Histogram,
     Quantiles,
-    columns_of,
-    prefix_of,
-    text_of,
 )
 from shuffle_sim.arrays import Floats, dense
-from shuffle_sim.cli.counts_report import Counts, CountsReport, Heavy, Ranks, Released
+from shuffle_sim.cli.counts_report import Counts, CountsReport, Groups, Heavy, Ranks, Released
 from shuffle_sim.cli.data import BLANK, Source
-from shuffle_sim.cli.options import (
-    HONEST,
-    OBJECTIVE,
-    HostOptions,
-    PrivacyOptions,
-    left_out,
-    option,
-    same,
-)
-from shuffle_sim.cli.running import Running, announce
+from shuffle_sim.cli.options import HONEST, OBJECTIVE, PrivacyOptions, left_out, option, same
+from shuffle_sim.cli.running import HostOptions, Running, announce
 from shuffle_sim.cli.show import Drawn
-from shuffle_sim.data.columns import unique_texts
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.execution.options import Execution
 
@@ -167,9 +157,6 @@ def _share(text: str) -> float:
         raise ParameterError("shares", text, "numbers from 0 to 1, such as 0.25,0.5") from None
 
 
-_TEXT = 8  # bytes of a text that an item is known by
-
-
 def heavy_hitters_command(
     source: Source,
     privacy: PrivacyOptions,
@@ -189,7 +176,10 @@ def heavy_hitters_command(
 
     Example: shuffle-sim heavy-hitters --file visits.csv --column zip --bits 20
     """
-    table, how = Items.of(source, column, bits), CountsRun(source, privacy, host, execution, output)
+    table, how = (
+        Coded.of(source.column(column), bits),
+        CountsRun(source, privacy, host, execution, output),
+    )
     made = HeavyHitters.calibrated(
         n=len(table.items),
         privacy=privacy.budget,
@@ -208,6 +198,45 @@ def heavy_hitters_command(
         least_count=found.least_count,
         missed=found.missed,
         false_items=found.false_items,
+        run=released,
+    )
+    how.show(summary)
+
+
+def by_group(how: "CountsRun", column: str | None, by: str, honest_fraction: float) -> None:
+    """Counts, sums and means of one column in each category of another, for `sum --by`.
+
+    Raises:
+        ParameterError: not one column with public bounds, or a group without public categories.
+    """
+    if column is None or "," in column:
+        raise ParameterError("columns", column, "one column with --by")
+    column = column.strip()
+    values, low, high = how.source.numbers(column)
+    kind, places = how.source.named(by)
+    made = GroupMeans.calibrated(
+        n=len(values),
+        groups=len(kind.classes),
+        low=low,
+        high=high,
+        privacy=how.privacy.budget,
+        honest_fraction=honest_fraction,
+    )
+    rows, blank = np.stack([places, values], axis=1), int((places == BLANK).sum())
+    (table, released), inside = how.run(made, rows, blank), np.clip(values, low, high)
+    ranges = made.interval(table)
+    members = [inside[places == at] for at in range(len(kind.classes))]
+    summary = Groups(
+        column=column,
+        by=by,
+        groups=kind.classes,
+        true_means=np.array([each.mean() if each.size else math.nan for each in members]),
+        counts=table.counts,
+        sums=table.sums,
+        means=table.means,
+        mean_low=ranges.means[:, 0],
+        mean_high=ranges.means[:, 1],
+        confidence=ranges.confidence,
         run=released,
     )
     how.show(summary)
@@ -237,7 +266,7 @@ class CountsRun:
 
     def count_found(self, column: str, honest_fraction: float) -> None:
         """A histogram over the texts that many users have; all its rounds are charged together."""
-        table = Items.of(self.source, column, None)
+        table = Coded.of(self.source.column(column))
         made = FoundHistogram.calibrated(
             n=len(table.items),
             privacy=self.privacy.budget,
@@ -250,55 +279,3 @@ class CountsRun:
         known = (found.low, found.high, 0.95), made, released, found.search.reports
         every = [*names, "(all others)"], *counts, *known, self.privacy.epsilon
         self.show(Counts.of(column, *every))
-
-
-@dataclass(frozen=True)
-class Items:
-    """A column as items.
-
-    Attributes:
-        items: of each user, (users,).
-        bits: of whole numbers; None: items are texts.
-    """
-
-    items: NDArray[np.uint64]
-    bits: int | None
-
-    @classmethod
-    def of(cls, source: Source, column: str, bits: int | None) -> "Items":
-        """Of a column of a file.
-
-        Raises:
-            ParameterError: no such column, or a cell that is no whole number below 2^bits.
-        """
-        different, places = unique_texts(source.column(column))
-        return cls(np.array([_item(text, bits) for text in different], np.uint64)[places], bits)
-
-    @property
-    def size(self) -> int:
-        """Bits of an item."""
-        return 8 * _TEXT if self.bits is None else self.bits
-
-    @property
-    def rows(self) -> Floats:
-        """As users hold them."""
-        if self.size <= 53:
-            return self.items.astype(float)
-        return columns_of(int(each) for each in self.items)
-
-    def name(self, item: int) -> str:
-        """For people."""
-        return (text_of(item) or "(blank)") if self.bits is None else str(item)
-
-    def counts(self, items: NDArray[np.uint64]) -> Floats:
-        """True ones, of these items."""
-        return np.array([(self.items == each).sum() for each in items], float)
-
-
-def _item(text: str, bits: int | None) -> int:
-    if bits is None:
-        return prefix_of(text, _TEXT)
-    if not text.isdecimal() or int(text) >= 2**bits:
-        allowed = f"whole numbers from 0 to 2^{bits} - 1; texts are found without --bits"
-        raise ParameterError("column", "a cell", allowed)
-    return int(text)

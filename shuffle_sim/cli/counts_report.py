@@ -14,16 +14,12 @@ from shuffle_sim.cli import show
 from shuffle_sim.execution.costs import Costs
 from shuffle_sim.execution.plain import SIMULATOR_VIEW
 from shuffle_sim.execution.result import ReportCounts, Result
+from shuffle_sim.privacy.bounds.central import discrete_laplace
 from shuffle_sim.privacy.guarantee import Guarantee
 from shuffle_sim.privacy.trust import Trust
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-
-def central_laplace(epsilon: float) -> float:
-    """Standard error of a curator's discrete Laplace: one user moves two counts by one."""
-    return math.sqrt(2) * math.exp(-epsilon / 4) / -math.expm1(-epsilon / 2)
 
 
 @dataclass(frozen=True)
@@ -114,7 +110,7 @@ class Counts(CountsReport):
         """Of counts with low ends, high ends and confidence, among as many reports."""
         error = math.sqrt(made.variance())
         own = tuple(categories), true, counts, counts / max(accepted, 1), *ranges, error
-        return cls(column, *own, central_laplace(epsilon), run)
+        return cls(column, *own, discrete_laplace(epsilon), run)
 
     def show(self) -> None:
         order = np.argsort(-self.counts, kind="stable")
@@ -185,8 +181,7 @@ class Ranks(CountsReport):
         self.run.show()
 
     def draw(self) -> "Figure":
-        figure = show.new_figure(7, 4.5)
-        axes = figure.subplots()
+        axes = show.new_axes(7, 4.5)
         people = self.run.people
         low, high = (100 * each / people for each in self.band)
         colour = Trust.SHUFFLE.colour
@@ -199,9 +194,8 @@ class Ranks(CountsReport):
         below = f"{100 * self.shares[at]:g} % of {people:,} users are below"
         title = f"{below} {show.number(self.values[at])} {self.unit}".rstrip()
         across = f"{self.column} ({self.unit})" if self.unit else self.column
-        show.dress(axes, f"{title} (ε = {self.run.epsilon})", across, "users below, %")
-        show.legend(figure)
-        return figure
+        title += f" (ε = {self.run.epsilon})"
+        return show.finish(axes, title, across, "users below, %")
 
 
 @dataclass(frozen=True)
@@ -298,8 +292,7 @@ def _bars(
 ) -> "Figure":
     """Released values with their ranges beside the true ones, the largest groups first."""
     shown = order[: show.MOST]
-    figure = show.new_figure(7, 1.5 + 0.25 * shown.size)
-    axes = figure.subplots()
+    axes = show.new_axes(7, 1.5 + 0.25 * shown.size)
     places, heights = np.arange(shown.size), np.nan_to_num(values[shown])
     axes.barh(places, heights, color=Trust.SHUFFLE.colour, alpha=0.6, label="released")
     ends = np.stack([heights - low[shown], high[shown] - heights])
@@ -314,8 +307,7 @@ def _bars(
     axes.plot(true[shown], places, show.TRUE, ms=10, label="true")
     axes.set_yticks(places, [names[at] for at in shown])
     axes.invert_yaxis()
-    show.dress(axes, title, across)
-    show.legend(figure)
-    if rest := order.size - shown.size:
-        show.add_note(figure, f"{rest:,} smaller ones are not shown.")
-    return figure
+    rest = order.size - shown.size
+    return show.finish(
+        axes, title, across, notes=[f"{rest:,} smaller ones are not shown."] * bool(rest)
+    )

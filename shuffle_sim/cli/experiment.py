@@ -11,8 +11,8 @@ from typing import Annotated, Any
 import typer
 
 from shuffle_sim.cli import show
-from shuffle_sim.cli.options import option
-from shuffle_sim.cli.running import Bar
+from shuffle_sim.cli.options import option, same
+from shuffle_sim.cli.running import Bar, HostOptions
 from shuffle_sim.errors import ParameterError, ShuffleSimError
 from shuffle_sim.experiments import Kept, Store, table_of
 from shuffle_sim.experiments.report import report
@@ -62,10 +62,7 @@ class Places:
         "processes", "Where points run: processes of this machine, ray or inprocess.", "--runtime"
     )
     workers: int | None = option(None, "Points at a time; by default one for each core.")
-    address: str | None = option(
-        None,
-        "With --runtime ray: host:port of a running cluster, or auto for that of this machine.",
-    )
+    address: str | None = same(HostOptions, "address")
 
 
 def run_command(
@@ -94,19 +91,14 @@ def run_command(
             address=places.address,
             on_point=told,
         )
-    if output.json:
-        show.emit(Points(str(file), asked.name, _plain(rows)))
-    else:
-        _show(rows)
-        page = shlex.join(["shuffle-sim", "experiment", "report", str(file)])
-        out = shlex.quote(str(file.with_suffix(".html")))
-        lines = [f"Store    {file}"]
-        if any(each.row is not None for each in rows):
-            lines.append(f"Next     {page} --out {out}")
-        show.notes.print(
-            "\n".join(lines), soft_wrap=True, markup=False
-        )  # what can be pasted stays whole
+    output.present(Points(str(file), asked.name, _plain(rows)), lambda _: _show(rows))
     failed = sum(each.row is None for each in rows)
+    if not output.json:
+        page, made = ["shuffle-sim", "experiment", "report", str(file)], file.with_suffix(".html")
+        lines = f"Store    {file}"
+        if failed < len(rows):
+            lines += f"\nNext     {shlex.join([*page, '--out', str(made)])}"
+        show.notes.print(lines, soft_wrap=True, markup=False)  # what can be pasted stays whole
     if failed:
         raise ShuffleSimError(f"{failed} of {len(rows)} points failed; the others are kept")
 
@@ -127,11 +119,10 @@ def list_command(store: StoreFile, output: show.Output) -> None:
         }
         for study, code in dict.fromkeys((each.study, each.code) for each in rows)
     ]
-    if output.json:
-        show.emit(Studies(str(store), studies))
-        return
     columns = ("study", "code", "done", "failed")
-    show.print_table(columns, ([str(each[name]) for name in columns] for each in studies), texts=2)
+    cells = ([str(each[name]) for name in columns] for each in studies)
+    found = Studies(str(store), studies)
+    output.present(found, lambda _: show.print_table(columns, cells, texts=2))
 
 
 def show_command(store: StoreFile, output: show.Output, study: Study = None) -> None:
@@ -140,10 +131,7 @@ def show_command(store: StoreFile, output: show.Output, study: Study = None) -> 
     Example: shuffle-sim experiment show study.sqlite
     """
     rows = _kept(store, study)
-    if output.json:
-        show.emit(Points(str(store), study, _plain(rows)))
-    else:
-        _show(rows)
+    output.present(Points(str(store), study, _plain(rows)), lambda _: _show(rows))
 
 
 def diff_command(
@@ -170,12 +158,13 @@ def diff_command(
         else:
             continue
         found.append({"study": key[0], "point": key[1], "differs": what})
-    if output.json:
-        show.emit(Difference(len({*first, *second}), found))
-    else:
+
+    def lines(summary: Difference) -> None:
         for each in found[:_SHOWN]:
             print(f"{each['study']} {each['point']}: {each['differs']}")
-        print(f"{len(found)} of {len({*first, *second})} points differ")
+        print(f"{len(found)} of {summary.points} points differ")
+
+    output.present(Difference(len({*first, *second}), found), lines)
     if found:
         raise typer.Exit(1)
 

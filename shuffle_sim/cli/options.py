@@ -1,26 +1,26 @@
 """How options of commands are declared, and the groups of them that commands take as values.
 
-A group is a frozen dataclass whose fields are options. A command names groups in its signature; the
-default of a parameter is a group with the defaults of that command. `flat` makes options of them,
-so the same thing has one name, one type and one help text everywhere. `Execution` is such a group,
-too: what few people set of a run has the same names in Python and here. Numbers are as people write
-them.
+A group is a frozen dataclass whose fields are options; a command names groups in its signature. The
+default of a parameter is a group with the defaults of that command. `app.flat` makes options of
+them, so a thing has one name, one type and one help text everywhere. `Execution` is a group, too:
+what few people set of a run has the same names in Python. Numbers are as people write them.
 """
 
 import inspect
-from collections.abc import Callable, Mapping
-from copy import copy
-from dataclasses import Field, dataclass, field, fields, is_dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from decimal import Decimal, InvalidOperation
-from functools import partial, wraps
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Any
 
 import typer
 
-from shuffle_sim.data.files import check_name
-from shuffle_sim.errors import refuse_given
+from shuffle_sim.errors import ParameterError, refuse_given
 from shuffle_sim.privacy.guarantee import DELTA, Privacy
+from shuffle_sim.privacy.planner import SumSpec
+from shuffle_sim.protocol.encodings import NOISE_RATIO, at_least, choose, sane, usual_ratio
+from shuffle_sim.registry import registered
 
 
 def option(default: Any, text: str, *names: str, **more: Any) -> Any:
@@ -29,7 +29,6 @@ def option(default: Any, text: str, *names: str, **more: Any) -> Any:
 
 
 _FACTORS = {"k": 3, "M": 6, "G": 9}
-_KINDS: dict[type, tuple[str, str]] = {int: ("integer", "10k or 1e4"), float: ("float", "0.1")}
 
 
 def parse_number(text: str, kind: type) -> Any:
@@ -50,79 +49,10 @@ def parse_number(text: str, kind: type) -> Any:
     return int(found)
 
 
-def _given(kind: type, value: Any) -> Any:
-    """A number that was given as an option; a default is one already."""
-    try:
-        return parse_number(value, kind) if isinstance(value, str) else value
-    except (ValueError, ArithmeticError):
-        name, example = _KINDS[kind]
-        raise typer.BadParameter(f"'{value}' is not a valid {name}, such as {example}.") from None
-
-
-def _numeric(kind: Any, text: Any) -> Any:
-    """The annotation of an option; all that take a number read it alike."""
-    for number in _KINDS:
-        if kind in (number, number | None) and text.parser is None:
-            text = copy(text)
-            text.parser = partial(_given, number)
-            text.metavar = text.metavar or _KINDS[number][0].upper()
-    return Annotated[kind, text]
-
-
 def same(found: Any, name: str = "") -> Any:
     """A field that is an option declared elsewhere, or that of a group of this name."""
-    if name:
-        (found,) = (each for each in fields(found) if each.name == name)
+    found = next(each for each in fields(found) if each.name == name) if name else found
     return field(default=found.default, metadata=dict(found.metadata))
-
-
-def flat(command: Callable[..., None]) -> Callable[..., None]:
-    """A command for Typer: the fields of its groups are options beside its other parameters.
-
-    A parameter of its own that is an option has it for a default, as a field of a group has.
-    """
-    hints, parameters = get_type_hints(command, include_extras=True), list[inspect.Parameter]()
-    groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
-    one, required = inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.empty
-
-    def add(name: str, kind: Any, text: Any, default: Any) -> None:
-        default, kind = required if default is ... else default, _numeric(kind, text)
-        parameters.append(inspect.Parameter(name, one, default=default, annotation=kind))
-
-    for name, parameter in inspect.signature(command).parameters.items():
-        given = parameter.default
-        if (group := groups.get(name)) is not None:
-            kinds, known = get_type_hints(group), group if given is required else given
-            for each, text in _options(group).items():
-                add(each, kinds[each], text, getattr(known, each, ...))
-        elif isinstance(given, Field):
-            add(name, hints[name], given.metadata["option"], given.default)
-        else:
-            parameters.append(parameter.replace(kind=one, annotation=hints[name]))
-
-    @wraps(command)
-    def flattened(**options: Any) -> None:
-        values = {
-            name: kind(**{each: options.pop(each) for each in _options(kind)})
-            for name, kind in groups.items()
-        }
-        command(**values, **options)
-
-    parameters.sort(key=lambda each: each.default is not required)
-    shown: Any = flattened
-    shown.__signature__ = inspect.Signature(parameters)
-    return flattened
-
-
-def _options(group: Any) -> dict[str, Any]:
-    """The options of a group by name: its own, or fields of `Execution` with a help text."""
-    found = {}
-    for each in fields(group):
-        if "option" in each.metadata:
-            found[each.name] = each.metadata["option"]
-        elif "help" in each.metadata:
-            found[each.name] = typer.Option(help=each.metadata["help"])
-    return found
 
 
 ROUNDS = option(1, "Rounds that each user answers in, such as days; epsilon is of all.", "--rounds")
@@ -214,57 +144,205 @@ class PrivacyOptions:
 
 
 @dataclass(frozen=True)
-class Hosting:
-    """Where roles run, how much of them is simulated, and how messages are sealed."""
+class SumOptions:
+    """How the numbers of a sum become noisy messages."""
 
-    runtime: str = option("inprocess", "Where roles run: inprocess, processes or ray.")
-    fidelity: str | None = option(
-        None, "literal, counts or aggregate. By default the cost decides."
+    noise_ratio: float | None = option(
+        None, "Noise allowed, as a multiple of the central Gaussian's. The fewest bits are chosen."
     )
-    security: str = option(
-        "none",
-        "none, transport (hops are sealed) or onion (messages are sealed to the analyzer).",
+    max_bits: float | None = option(
+        None,
+        "Bits allowed per user and coordinate. The least noise is chosen. It replaces "
+        "--noise-ratio.",
     )
-    seed: int | None = option(None, "Makes the run reproducible. It is then not private.")
+    encoding: str | None = option(
+        None,
+        "How numbers become messages: carry, unary, or with --rotation buckets. Default: that of "
+        "the fewest bits.",
+    )
+    rotation: int | None = option(
+        None, "Public seed of a rotation of vectors. Many coordinates then take fewer bits."
+    )
+    honest_fraction: float = same(HONEST)
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """Those that are not at their defaults, by name."""
+        every = ((each.name, getattr(self, each.name), each.default) for each in fields(self))
+        return {name: value for name, value, default in every if value != default}
+
+    def encoded(
+        self,
+        n: int,
+        d: int,
+        privacy: Privacy,
+        *,
+        scalar: bool | None = None,
+        rounds: int = 1,
+        ratio: float | None = None,
+    ) -> tuple[str, Any]:
+        """A sum by the encoding, or by that of the fewest bits, and its registered name.
+
+        The n users answer in so many rounds. They have numbers in [0, 1] if `scalar` (None: where
+        d is 1), else vectors in the unit ball. `ratio` is the noise where none is asked for.
+
+        Raises:
+            ParameterError: what cannot be had.
+        """
+        spec = SumSpec(n, d, privacy, rounds, self.honest_fraction, self.rotation)
+        numbers = d == 1 if scalar is None else scalar
+        if self.noise_ratio is not None or self.max_bits is not None:
+            wish = self.noise_ratio, self.max_bits
+            name, plan = choose(spec, *wish, self.encoding, numbers)
+        elif self.encoding is None and ratio is None:
+            name, plan = sane(spec, numbers)
+        else:
+            usual = usual_ratio(self.encoding, spec.honest / n, numbers, ratio or NOISE_RATIO)
+            asked = partial(choose, spec, encoding=self.encoding, scalar=numbers)
+            name, plan = at_least(asked, usual)
+        return name, registered("protocol", name).planned(plan)
+
+    def calibrated(self, name: str, n: int, d: int, privacy: Privacy, **useless: Any) -> Any:
+        """The registered sum `name`, calibrated.
+
+        `useless` are other options, that no sum takes; None: not given.
+
+        Raises:
+            ParameterError: not a sum, or one that has no use for d or for an option that was given.
+        """
+        kind = registered("protocol", name)
+        if not hasattr(kind, "calibrated") or not hasattr(kind, "size"):
+            raise ParameterError("protocol", name, "one of the sums, or of the optimisers")
+        known = inspect.signature(kind.calibrated).parameters
+        given = self.given | {key: each for key, each in useless.items() if each is not None}
+        left_out({key: value for key, value in given.items() if key not in known}, name)
+        if getattr(kind, "scalar", False) and d != 1:
+            raise ParameterError("d", d, f"1: {name} sums scalars")
+        noise = {"noise_ratio", "max_bits"}
+        own = kind.size(n, d, privacy) | given
+        try:
+            if noise <= set(known) and not noise & set(given):
+                usual = getattr(kind, "usual_ratio", NOISE_RATIO)
+                return at_least(lambda ratio: kind.calibrated(**own, noise_ratio=ratio), usual)
+            return kind.calibrated(**own)
+        except TypeError as error:  # of a third party, with parameters of its own
+            raise ParameterError("protocol", name, f"made by n, d and privacy ({error})") from error
 
 
 @dataclass(frozen=True)
-class HostOptions(Hosting):
-    """Where a run takes place, what is kept of it, and who attacks."""
+class ProblemOptions:
+    """What is predicted, by which loss, on whom."""
 
-    address: str | None = option(
+    label: str | None = option(None, "Column of the file to predict.")
+    positive: list[str] | None = option(
         None,
-        "With --runtime ray: host:port of a running cluster, or auto for that of this machine.",
+        "Class that becomes +1; all others become -1. Repeatable. Default: the last of two.",
     )
-    workers: str = option(
-        "1",
-        "Number of user shards. On Ray each is an actor. auto: measured before the run.",
-    )
-    round_timeout: float | None = option(
+    classes: str | None = option(
         None,
-        "Seconds after which a role that does not answer is ended and put back. Default 600.",
+        "Public classes of the label, separated by commas. With three or more the model has "
+        "several classes.",
     )
-    checkpoint: Path | None = option(
+    records: int | None = option(
         None,
-        "Keep the run in this folder, to resume it. Keep the folder secret: it holds the run's "
-        "randomness.",
-        parser=lambda text: check_name("checkpoint", text),
-        metavar="FOLDER",
+        "With --person: records that a person nominally has. Public. As many count, its first "
+        "ones. Default 1, and 1,024 count.",
     )
-    resume: bool = option(False, "Continue the run in the folder of --checkpoint.", "--resume")
-    budget: Path | None = option(
+    loss: str = option(
+        "logistic",
+        "Of classes: logistic or hinge. Of numbers: squared, huber, absolute or pinball.",
+    )
+    quantile: float | None = option(None, "Quantile of the pinball loss.")
+    threshold: float | None = option(None, "Threshold of the Huber loss, for labels in [-1, 1].")
+    radius: float | None = option(
+        None, "Radius of the l2 ball of parameters. Default: 20 for classes, 5 for numbers."
+    )
+    ridge: float = option(0.0, "Public ridge. It makes the objective strongly convex.")
+    norm_bound: float | None = option(
+        None, "Longer gradients are clipped to it. Default: the loss's own bound."
+    )
+    test_fraction: float = option(0.2, "Fraction of people that are held out and never asked.")
+
+
+@dataclass(frozen=True)
+class OptimiserOptions:
+    """Who trains, and how."""
+
+    protocol: str | None = option(
+        None, "Name of an optimiser, such as shuffle-sgd; default shuffle-gd."
+    )
+    trust: str = option("shuffle", "Who is trusted: shuffle (the shuffler) or central.")
+    mechanism: str | None = option(
         None,
-        "A budget, as `shuffle-sim budget create` makes it. Runs that do not fit are refused.",
-        parser=lambda text: check_name("budget", text),
-        metavar="FILE",
+        "With --trust central: gradient (default), output, objective, gibbs or another name. "
+        "deletion-stability is a demonstration: 6 to 19 persons, at an epsilon of 8 and more.",
     )
-    report: str | None = option(
-        None, "With --budget: name of this report, such as its day. A name is taken once."
+    pure: bool = option(
+        False, "Delta = 0, with --trust central. No shuffled view is pure.", "--pure"
     )
-    population: str | None = option(
-        None, "Name of the people whose budget it is. Default: that of the table."
+    moment: str | None = option(
+        None,
+        "K:G, or K:G:G2:G1: bounds of the moments of the gradients' length; clips are planned for "
+        "them. A wrong one costs accuracy, never privacy.",
     )
-    yes: bool = option(False, "Start a run above the limits of bits, bytes and seconds.", "--yes")
+    pilot: bool = option(
+        False, "Estimate clips by a private histogram of a tenth of all.", "--pilot"
+    )
+    tilt: float | None = option(None, "With --mechanism tilted-erm: the tilt; default 1.")
+    adversarial_radius: float | None = option(
+        None, "With --mechanism adversarial-erm: l2 norm that features may move by; default 0.1."
+    )
+    hyper: str | None = option(
+        None, "How steps are chosen: calibrated or paper; default calibrated."
+    )
+    choose: str | None = option(
+        None,
+        "Parameters: practice (tuned on synthetic data, no proven bound) or bound (the smallest "
+        "proven bound); default practice, but bound with --compare, --phases, --moment, --hyper "
+        "paper and a curator.",
+    )
+    rounds: int | None = option(None, "Rounds, where there are several; by default chosen.")
+    batch: int | None = option(
+        None, "Users in a round of a sequential protocol; by default chosen."
+    )
+    eta: float | None = option(None, "Step size; by default chosen.")
+    smoothing: float | None = option(None, "Smoothness of the Moreau envelope; by default chosen.")
+    phases: int | None = option(
+        None, "Phases over disjoint users, with --ridge; 0: their number is chosen."
+    )
+    select: list[str] | None = option(
+        None,
+        "Train a model for each value of radius, ridge, norm-bound, rounds, eta or smoothing "
+        "within one budget. People who train none choose one by noisy scores; with --trust central "
+        "the exponential mechanism does. Repeatable.",
+        metavar="NAME=a,b",
+    )
+    select_fraction: float | None = option(
+        None, "With --select: fraction of the people asked who score; default 0.1."
+    )
+
+    @property
+    def selected(self) -> dict[str, list[float]] | None:
+        """Values by parameter, of `select`.
+
+        Raises:
+            ParameterError: not NAME=a,b, or a fraction without anything to select.
+        """
+        found: dict[str, list[float]] = {}
+        for text in self.select or ():
+            name, _, values = text.partition("=")
+            name = name.strip().replace("-", "_")
+            try:
+                each = [float(value) for value in values.split(",")]
+            except ValueError:
+                each = []
+            if not each or name in found:
+                allowed = "NAME=a,b,c, once for a parameter, such as radius=5,100"
+                raise ParameterError("select", text, allowed)
+            found[name] = each
+        if not found:
+            refuse_given({"select_fraction": self.select_fraction}, "used with --select")
+        return found or None
 
 
 def left_out(options: Mapping[str, Any], name: str) -> None:

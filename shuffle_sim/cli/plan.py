@@ -17,14 +17,14 @@ from shuffle_sim.cli.options import (
     BOUNDS,
     OBJECTIVE,
     ROUNDS,
-    HostOptions,
     PersonsOptions,
     PrivacyOptions,
+    SumOptions,
     option,
     parse_number,
     same,
 )
-from shuffle_sim.cli.sum import SumOptions
+from shuffle_sim.cli.running import HostOptions
 from shuffle_sim.data.population import Unit
 from shuffle_sim.errors import ParameterError, real
 from shuffle_sim.execution.budget import Budget
@@ -317,8 +317,7 @@ def _moves(spec: SumSpec, chosen: PlanRow) -> str:
 
 def _draw(summary: PlanReport) -> "Figure":
     spec, chosen = summary.spec, summary.plan
-    figure = show.new_figure(7, 4.5)
-    axes = figure.subplots()
+    axes = show.new_axes(7, 4.5)
     bits = [row.bits_per_user_and_coordinate for row in summary.curve]
     ratios = [row.noise_ratio for row in summary.curve]
     axes.plot(bits, ratios, "o-", color=Trust.SHUFFLE.colour, label="this simulator")
@@ -333,16 +332,13 @@ def _draw(summary: PlanReport) -> "Figure":
     if max(bits) > 30 * min(bits):
         axes.set_xscale("log")
     bits_of = show.number(chosen.bits_per_user_and_coordinate)
-    show.dress(
+    local = f"local Gaussian: {show.number(Trust.LOCAL.noise(spec.n))} x the central noise"
+    return show.finish(
         axes,
         f"{bits_of} bits a coordinate for {chosen.noise_ratio:.3f} x the central noise\n"
         f"{spec.n:,} users, d = {spec.d:,}, ε = {spec.privacy.epsilon:g}, δ = "
         f"{spec.privacy.delta:g}, {show.plural(spec.rounds, 'round')}",
         "bits per user, coordinate and round",
         "noise / central Gaussian",
+        notes=(f"Beyond the axes: {text}." for text in (local, *show.papers(summary.methods))),
     )
-    show.legend(figure)
-    local = f"local Gaussian: {show.number(Trust.LOCAL.noise(spec.n))} x the central noise"
-    for text in (local, *show.papers(summary.methods)):
-        show.add_note(figure, f"Beyond the axes: {text}.")
-    return figure

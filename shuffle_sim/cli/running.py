@@ -14,9 +14,9 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from shuffle_sim.arrays import Floats
-from shuffle_sim.cli.options import HostOptions, parse_number
+from shuffle_sim.cli.options import option, parse_number
 from shuffle_sim.cli.show import details, notes, plural, print_fact, size
-from shuffle_sim.data.files import opened
+from shuffle_sim.data.files import check_name, opened
 from shuffle_sim.data.population import Population
 from shuffle_sim.data.tables import Table
 from shuffle_sim.errors import ParameterError, positive, refuse_given
@@ -36,6 +36,60 @@ MAX_BITS, MAX_BYTES, MAX_SECONDS = 10**7, 10**10, 3600.0
 """Of a user, of all hops, and of a run: more is not started unasked."""
 LONG = 5.0
 """Seconds of a run from which people want to know them before."""
+
+
+@dataclass(frozen=True)
+class Hosting:
+    """Where roles run, how much of them is simulated, and how messages are sealed."""
+
+    runtime: str = option("inprocess", "Where roles run: inprocess, processes or ray.")
+    fidelity: str | None = option(
+        None, "literal, counts or aggregate. By default the cost decides."
+    )
+    security: str = option(
+        "none",
+        "none, transport (hops are sealed) or onion (messages are sealed to the analyzer).",
+    )
+    seed: int | None = option(None, "Makes the run reproducible. It is then not private.")
+
+
+@dataclass(frozen=True)
+class HostOptions(Hosting):
+    """Where a run takes place, what is kept of it, and who attacks."""
+
+    address: str | None = option(
+        None,
+        "With --runtime ray: host:port of a running cluster, or auto for that of this machine.",
+    )
+    workers: str = option(
+        "1",
+        "Number of user shards. On Ray each is an actor. auto: measured before the run.",
+    )
+    round_timeout: float | None = option(
+        None,
+        "Seconds after which a role that does not answer is ended and put back. Default 600.",
+    )
+    checkpoint: Path | None = option(
+        None,
+        "Keep the run in this folder, to resume it. Keep the folder secret: it holds the run's "
+        "randomness.",
+        parser=lambda text: check_name("checkpoint", text),
+        metavar="FOLDER",
+    )
+    resume: bool = option(False, "Continue the run in the folder of --checkpoint.", "--resume")
+    budget: Path | None = option(
+        None,
+        "A budget, as `shuffle-sim budget create` makes it. Runs that do not fit are refused.",
+        parser=lambda text: check_name("budget", text),
+        metavar="FILE",
+    )
+    report: str | None = option(
+        None, "With --budget: name of this report, such as its day. A name is taken once."
+    )
+    population: str | None = option(
+        None, "Name of the people whose budget it is. Default: that of the table."
+    )
+    yes: bool = option(False, "Start a run above the limits of bits, bytes and seconds.", "--yes")
 
 
 @dataclass(frozen=True)
@@ -221,11 +275,8 @@ def content_of(table: Table | str, file: Path | None) -> bytes:
     if file is None:
         assert not isinstance(table, str)
         return fingerprint((table.rows, table.target))
-    found = hashlib.sha256()
     with opened(file) as stream:
-        for part in iter(partial(stream.read, 1 << 20), b""):
-            found.update(part)
-    return found.digest()
+        return hashlib.file_digest(stream, "sha256").digest()
 
 
 def _number(workers: str) -> int:

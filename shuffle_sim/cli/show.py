@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from textwrap import fill
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from rich.console import Console
 from rich.table import Table as Grid
@@ -110,6 +110,21 @@ def _separate(axis: "Axis") -> None:
         axis.set_major_formatter(FuncFormatter(shown))
 
 
+def new_axes(width: float, height: float) -> "Axes":
+    """An empty picture of one part, in inches."""
+    return new_figure(width, height).subplots()
+
+
+def finish(axes: "Axes", *texts: str, notes: Iterable[str] = (), columns: int = 3) -> "Figure":
+    """The picture of one part, with the texts of `dress`; below it what marks are, and notes."""
+    figure = cast("Figure", axes.figure)
+    dress(axes, *texts)
+    legend(figure, columns)
+    for text in notes:
+        add_note(figure, text)
+    return figure
+
+
 def legend(figure: "Figure", columns: int = 3) -> None:
     """What the marks are, below the data and not over them."""
     figure.legend(loc="outside lower center", ncols=columns, fontsize=9)
@@ -170,7 +185,7 @@ class Output:
     def present(
         self,
         summary: Summary,
-        show: Callable[[Summary], None],
+        show: Callable[[Summary], object],
         draw: "Callable[[Summary], Figure] | None" = None,
     ) -> None:
         """Print a command's summary, as JSON or for people.

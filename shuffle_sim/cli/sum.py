@@ -1,144 +1,54 @@
 """`shuffle-sim sum`: a private vector sum on real data, shown as column means."""
 
-import inspect
-import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
-from functools import partial
-from typing import Any
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from protocols.counts import GroupMeans
 from protocols.selection.bounds import ChosenBounds
+from protocols.sums.planned import PlannedSum
+from protocols.sums.vector_sum import VectorSum
+from shuffle_sim.arrays import Floats
 from shuffle_sim.attacks.catalogue import attacks
-from shuffle_sim.cli import sum_report
-from shuffle_sim.cli.counts import CountsRun
-from shuffle_sim.cli.counts_report import Groups
-from shuffle_sim.cli.data import BLANK, Source, load
+from shuffle_sim.cli import show
+from shuffle_sim.cli.counts import CountsRun, by_group
+from shuffle_sim.cli.data import Source, load
 from shuffle_sim.cli.options import (
     ATTACK,
-    HONEST,
     ROUNDS,
     DataOptions,
-    HostOptions,
     PrivacyOptions,
+    SumOptions,
     left_out,
     option,
-    same,
 )
-from shuffle_sim.cli.running import Running, announce
-from shuffle_sim.cli.show import Drawn
-from shuffle_sim.data.moments import encoded
-from shuffle_sim.data.persons import PersonMeans, Persons
-from shuffle_sim.data.population import InMemory, Population
+from shuffle_sim.cli.running import Ahead, HostOptions, Running, RunSummary, announce, asked_of
+from shuffle_sim.data.columns import Bounds
+from shuffle_sim.data.moments import (
+    NORMAL_95,
+    ColumnMoments,
+    MomentIntervals,
+    of_users,
+    per_user,
+    released,
+)
+from shuffle_sim.data.population import Unit
 from shuffle_sim.data.tables import Table
 from shuffle_sim.errors import ParameterError
+from shuffle_sim.execution.costs import Costs
 from shuffle_sim.execution.options import Execution
-from shuffle_sim.privacy.guarantee import Privacy
-from shuffle_sim.privacy.planner import SumSpec
-from shuffle_sim.protocol.encodings import NOISE_RATIO, at_least, choose, sane, usual_ratio
-from shuffle_sim.registry import registered
+from shuffle_sim.execution.plain import SIMULATOR_VIEW
+from shuffle_sim.execution.result import ReportCounts, Result
+from shuffle_sim.privacy.bounds.central import best
+from shuffle_sim.privacy.bounds.gaussian import sigma
+from shuffle_sim.privacy.guarantee import Guarantee, Privacy
+from shuffle_sim.privacy.trust import Trust
+from shuffle_sim.protocol.encodings import NOISE_RATIO
 
-
-@dataclass(frozen=True)
-class SumOptions:
-    """How the numbers of a sum become noisy messages."""
-
-    noise_ratio: float | None = option(
-        None, "Noise allowed, as a multiple of the central Gaussian's. The fewest bits are chosen."
-    )
-    max_bits: float | None = option(
-        None,
-        "Bits allowed per user and coordinate. The least noise is chosen. It replaces "
-        "--noise-ratio.",
-    )
-    encoding: str | None = option(
-        None,
-        "How numbers become messages: carry, unary, or with --rotation buckets. Default: that of "
-        "the fewest bits.",
-    )
-    rotation: int | None = option(
-        None, "Public seed of a rotation of vectors. Many coordinates then take fewer bits."
-    )
-    honest_fraction: float = same(HONEST)
-
-    @property
-    def given(self) -> dict[str, Any]:
-        """Those that are not at their defaults, by name."""
-        every = ((each.name, getattr(self, each.name), each.default) for each in fields(self))
-        return {name: value for name, value, default in every if value != default}
-
-    def encoded(
-        self,
-        n: int,
-        d: int,
-        privacy: Privacy,
-        *,
-        scalar: bool | None = None,
-        rounds: int = 1,
-        ratio: float | None = None,
-    ) -> tuple[str, Any]:
-        """A sum by the encoding, or by that of the fewest bits, and its registered name.
-
-        Args:
-            n: users.
-            d: coordinates.
-            privacy: of the release.
-            scalar: of numbers in [0, 1], not of vectors in the unit ball; None: where d is 1.
-            rounds: that each user answers in, whose privacy it is.
-            ratio: of the noise where none is asked for; None: the usual one.
-
-        Raises:
-            ParameterError: what cannot be had.
-        """
-        spec = SumSpec(n, d, privacy, rounds, self.honest_fraction, self.rotation)
-        numbers = d == 1 if scalar is None else scalar
-        if self.noise_ratio is not None or self.max_bits is not None:
-            wish = self.noise_ratio, self.max_bits
-            name, plan = choose(spec, *wish, self.encoding, numbers)
-        elif self.encoding is None and ratio is None:
-            name, plan = sane(spec, numbers)
-        else:
-            usual = usual_ratio(self.encoding, spec.honest / n, numbers, ratio or NOISE_RATIO)
-            name, plan = at_least(
-                lambda wish: choose(spec, wish, None, self.encoding, numbers), usual
-            )
-        return name, registered("protocol", name).planned(plan)
-
-    def calibrated(self, name: str, n: int, d: int, privacy: Privacy, **useless: Any) -> Any:
-        """The registered sum `name`, calibrated.
-
-        Args:
-            name: as registered.
-            n: users.
-            d: coordinates.
-            privacy: of the release.
-            useless: other options, that no sum takes; None: not given.
-
-        Raises:
-            ParameterError: not a sum, or one that has no use for d or for an option that was given.
-        """
-        kind = registered("protocol", name)
-        if not hasattr(kind, "calibrated") or not hasattr(kind, "size"):
-            raise ParameterError("protocol", name, "one of the sums, or of the optimisers")
-        known = inspect.signature(kind.calibrated).parameters
-        given = self.given | {key: each for key, each in useless.items() if each is not None}
-        left_out({key: value for key, value in given.items() if key not in known}, name)
-        if getattr(kind, "scalar", False) and d != 1:
-            raise ParameterError("d", d, f"1: {name} sums scalars")
-        noise = {"noise_ratio", "max_bits"}
-        sizes = kind.size(n, d, privacy)
-        try:
-            if noise <= set(known) and not noise & set(given):
-                usual = getattr(kind, "usual_ratio", NOISE_RATIO)
-                return at_least(
-                    lambda ratio: kind.calibrated(**sizes, **given, noise_ratio=ratio), usual
-                )
-            return kind.calibrated(**sizes, **given)
-        except TypeError as error:  # of a third party, with parameters of its own
-            raise ParameterError("protocol", name, f"made by n, d and privacy ({error})") from error
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 def sum_command(
@@ -147,7 +57,7 @@ def sum_command(
     noise: SumOptions,
     host: HostOptions,
     execution: Execution,
-    output: Drawn,
+    output: show.Drawn,
     attack: list[str] | None = ATTACK,
     rounds: int = ROUNDS,
     variance: bool = option(
@@ -178,14 +88,18 @@ def sum_command(
     if by is not None:
         useless = {"attack": attack, "variance": variance or None, "table": data.table}
         left_out({**useless, **noise.given, "honest_fraction": None}, "sum --by")
-        _by_group(data, by, privacy, noise.honest_fraction, host, execution, output)
+        file = Source(**{each.name: getattr(data, each.name) for each in fields(Source)})
+        counted = CountsRun(file, privacy, host, execution, output)
+        by_group(counted, data.columns, by, noise.honest_fraction)
         return
     source, budget, share = load(data, target=False), privacy.budget, data.choose_bounds
-    view = _view(source)  # one row for each user, in the table's units
+    view = per_user(source)  # one row for each user, in the table's units
     n, d = len(view.rows), len(source.columns) * (2 if variance else 1)
 
+    spec: dict[str, Any] = {"n": n, "d": d, "scalar": False, "rounds": rounds}
+
     def made(left: Privacy) -> Any:
-        return noise.encoded(n, d, left, scalar=False, rounds=rounds)[1]
+        return noise.encoded(privacy=left, **spec)[1]
 
     asked = within = made(budget)
     if share is not None:
@@ -203,9 +117,9 @@ def sum_command(
         within = asked.inner
     how = Running.of(host, execution, source, data.file)
     adversary = attacks(attack or [])
-    rows = _rows(source, view, variance)
+    rows = of_users(source, view, variance=variance)
     ahead = how.ahead(asked, rows)
-    fewer = _fewer(within, partial(_noisier, noise, n=n, d=d, privacy=budget, rounds=rounds))
+    fewer = _fewer(noise, within, privacy=budget, **spec)
     start = announce(ahead, fewer, yes=how.yes, json=output.json)
     how = replace(how, options=how.options | {"adversary": adversary})
     result = how.run(asked, rows, on_start=start)
@@ -214,91 +128,223 @@ def sum_command(
         found, accepted = result.value, result.value.reports
         view = source = source.bounded(found.low, found.high)
         result = replace(result, value=found.value)
-    facts = result, accepted, budget, variance, rounds, ahead, execution
-    summary = sum_report.summed_up(source, view, within, *facts, attacked=adversary is not None)
-    output.present(summary, sum_report.print_report, sum_report.draw)
+    facts = result, accepted, budget, rounds, ahead, how
+    output.present(_summed_up(source, view, within, *facts, variance=variance), _print, _draw)
 
 
-def _noisier(noise: SumOptions, ratio: float, **spec: Any) -> tuple[str, Any]:
-    return replace(noise, noise_ratio=ratio, max_bits=None).encoded(**spec, scalar=False)
-
-
-def _view(table: Table) -> Table:
-    """One row for each user: a record, or the mean of a person's records within the bounds."""
-    if table.person is None:
-        return table
-    inside = np.clip(table.rows, table.lower, table.upper)
-    means = PersonMeans(Persons.grouped(inside, table.person))
-    return replace(table, rows=np.asarray(means.rows(0, means.users)), person=None)
-
-
-def _fewer(protocol: Any, made: Callable[[float], tuple[str, Any]]) -> Iterator[str]:
+def _fewer(noise: SumOptions, protocol: Any, **spec: Any) -> Iterator[str]:
     """What fewer bits would cost in accuracy."""
-    for factor in (1.5, 2.0, 4.0):
+    for ratio in (1.5 * NOISE_RATIO, 2.0 * NOISE_RATIO, 4.0 * NOISE_RATIO):
         with suppress(ParameterError):
-            other = made(factor * NOISE_RATIO)[1]
+            other = replace(noise, noise_ratio=ratio, max_bits=None).encoded(**spec)[1]
             if other.bits < protocol.bits:
                 times = other.standard_error / protocol.standard_error
                 bits = f"{other.d * other.bits:,} bits a user"
-                yield f"--noise-ratio {factor * NOISE_RATIO:g}: {bits}, {times:.2f} x the error"
+                yield f"--noise-ratio {ratio:g}: {bits}, {times:.2f} x the error"
 
 
-def _rows(table: Table, view: Table, variance: bool) -> Population:
-    """What users send: a scaled row, and its squares if variances are asked for."""
-    if table.free:
-        return InMemory(view.rows)
-    if table.person is None:
-        return InMemory(encoded(view) if variance else view.scaled())
-    if variance:
-        return PersonMeans(Persons.grouped(encoded(view), np.arange(len(view.rows))))
-    return PersonMeans(Persons.grouped(table.scaled(), table.person))
+@dataclass(frozen=True)
+class PaperSum:
+    """The paper's constants for the same sum: bits per column, noise over ours; or why not."""
+
+    bits: float | None = None
+    ratio: float | None = None
+    refused: str | None = None
 
 
-def _by_group(
-    data: DataOptions,
-    by: str,
-    privacy: PrivacyOptions,
-    honest_fraction: float,
-    host: HostOptions,
-    execution: Execution,
-    output: Drawn,
-) -> None:
-    """Counts, sums and means of one column in each category of another.
+@dataclass(frozen=True)
+class NoiseReport:
+    """Standard error of the sum, of central noises, and what the paper's constants give."""
 
-    Raises:
-        ParameterError: not one column with public bounds, or a group without public categories.
-    """
-    if data.columns is None or "," in data.columns:
-        raise ParameterError("columns", data.columns, "one column with --by")
-    column = data.columns.strip()
-    known = {each.name: getattr(data, each.name) for each in fields(Source)}
-    source = Source(**known)
-    values, low, high = source.numbers(column)
-    kind, places = source.named(by)
-    made = GroupMeans.calibrated(
-        n=len(values),
-        groups=len(kind.classes),
-        low=low,
-        high=high,
-        privacy=privacy.budget,
-        honest_fraction=honest_fraction,
+    standard_error_of_sum: float
+    central: float
+    best_central: float
+    best_central_noise: str
+    paper: PaperSum
+
+
+@dataclass(frozen=True)
+class SumReport:
+    """A released table of column means, in the table's own units; `dates`: means that are days."""
+
+    table: str
+    people: int
+    unit: Unit
+    columns: tuple[str, ...]
+    dates: Mapping[str, str]
+    true: Floats = field(metadata=SIMULATOR_VIEW)
+    true_clipped: Floats = field(metadata=SIMULATOR_VIEW)
+    true_clipped_variance: Floats | None = field(metadata=SIMULATOR_VIEW)
+    clipped_cells: int = field(metadata=SIMULATOR_VIEW)
+    private: Floats
+    standard_error: Floats
+    interval: MomentIntervals
+    attacked: bool
+    variance: ColumnMoments | None
+    lower: Floats
+    half_range: Floats
+    scaling: str
+    encoding: str
+    parameters: Mapping[str, Any]
+    bits: float
+    bits_per_user: float
+    chosen_bounds: dict[str, Bounds]
+    privacy: Guarantee
+    warnings: tuple[str, ...]
+    ahead: Ahead
+    noise: NoiseReport
+    costs: Costs
+    wire_bytes_per_user: float
+    reports: ReportCounts
+    run: RunSummary
+    execution: Mapping[str, Any]
+
+
+def _summed_up(
+    table: Table,
+    view: Table,
+    protocol: PlannedSum,
+    result: Result,
+    accepted: int,
+    privacy: Privacy,
+    rounds: int,
+    ahead: Ahead,
+    how: Running,
+    *,
+    variance: bool,
+) -> SumReport:
+    """Of a run that is over."""
+    people, d = len(view.rows), len(table.columns) * (2 if variance else 1)
+    error = protocol.standard_error
+    try:
+        constants = VectorSum.paper(n=people, d=d, privacy=privacy)
+        paper = PaperSum(constants.bits, constants.standard_error / error)
+    except ParameterError as why:
+        paper = PaperSum(refused=str(why))
+    least, least_noise = best(privacy.epsilon, privacy.delta, d, rounds)
+    central = sigma(privacy.epsilon, privacy.delta, protocol.sensitivity) * rounds**0.5
+    means, spread, variances = released(view, result.value, error, accepted, variance=variance)
+    inside = np.clip(view.rows, view.lower, view.upper)
+    assumptions = (*result.privacy.assumptions, *table.assumptions)
+    return SumReport(
+        table=table.name,
+        people=people,
+        columns=table.columns,
+        dates=table.dates(means),
+        true=view.rows.mean(axis=0),
+        true_clipped=inside.mean(axis=0),
+        true_clipped_variance=inside.var(axis=0) if variance else None,
+        unit=result.unit,
+        clipped_cells=table.clipped_cells,
+        private=means,
+        standard_error=spread,
+        interval=MomentIntervals.of(means, spread),
+        attacked=how.options["adversary"] is not None,
+        variance=variances,
+        lower=table.lower,
+        half_range=(table.upper - table.lower) / 2,
+        scaling=table.scaling,
+        encoding=protocol.encoding,
+        parameters=protocol.parameters,
+        bits=protocol.bits,
+        bits_per_user=ahead.bits_per_user,
+        chosen_bounds=table.chosen_bounds,
+        privacy=replace(result.privacy, assumptions=assumptions),
+        warnings=privacy.warnings(people),
+        ahead=ahead,
+        noise=NoiseReport(error, central, least * protocol.sensitivity, least_noise, paper),
+        costs=result.costs,
+        wire_bytes_per_user=result.costs.wire_bytes / result.reports.asked,
+        reports=result.reports,
+        run=RunSummary.of(result),
+        execution=asked_of(how.execution),
     )
-    how = CountsRun(source, privacy, host, execution, output)
-    rows, blank = np.stack([places, values], axis=1), int((places == BLANK).sum())
-    (table, released), inside = how.run(made, rows, blank), np.clip(values, low, high)
-    ranges = made.interval(table)
-    members = [inside[places == at] for at in range(len(kind.classes))]
-    summary = Groups(
-        column=column,
-        by=by,
-        groups=kind.classes,
-        true_means=np.array([each.mean() if each.size else math.nan for each in members]),
-        counts=table.counts,
-        sums=table.sums,
-        means=table.means,
-        mean_low=ranges.means[:, 0],
-        mean_high=ranges.means[:, 1],
-        confidence=ranges.confidence,
-        run=released,
+
+
+def _print(summary: SumReport) -> None:
+    """Print it for people."""
+    run, noise, columns = summary.run, summary.noise, summary.columns
+    show.details.print(
+        f"{summary.table}: {summary.people:,} people, {show.plural(len(columns), 'column')}, "
+        f"{run.fidelity} messages, runtime {run.runtime}, "
+        f"{show.plural(run.workers, 'user shard')}\nPublic scaling: {summary.scaling}.\n"
     )
-    how.show(summary)
+    reach = "± noise" if summary.attacked else "± 95 %"
+    heads = "column mean", "true", "true, clipped", "private", reach, "off, s.e."
+    reaches = summary.standard_error * NORMAL_95
+    each = summary.true, summary.true_clipped, summary.private, reaches
+    off = ((summary.private - summary.true_clipped) / reaches * NORMAL_95).tolist()
+    rows = zip(columns, *each, off, strict=True)
+    cells = ([name, *map(show.number, row), f"{far:+.1f}"] for name, *row, far in rows)
+    show.print_table(heads, cells)
+    if (found := summary.variance) is not None and summary.true_clipped_variance is not None:
+        ends = found.interval.low, found.interval.high
+        variances = zip(columns, summary.true_clipped_variance, found.private, *ends, strict=True)
+        numbers = ([each[0], *map(show.number, each[1:])] for each in variances)
+        ranges = ((*known, f"{low} to {high}") for *known, low, high in numbers)
+        show.print_table(("column variance", "true, clipped", "private", "95 % interval"), ranges)
+    for name, date in summary.dates.items():
+        show.notes.print(f"{name} is in days since 1970-01-01: its private mean is {date}.")
+    mean = "the mean of these people, clipped to the public bounds"
+    if summary.attacked:
+        show.console.print(f"Under an attack no interval holds {mean}: it counts the noise alone.")
+    else:
+        show.notes.print(f"The private mean ± that holds, 95 times in 100, {mean}.")
+    view = "The true columns are the simulator's own view. Epsilon does not cover them.\n"
+    show.notes.print(view)
+    if summary.unit is Unit.PERSON:
+        show.print_fact("Unit", "the person: each counts once, with the mean of its records")
+    show.print_privacy(summary.privacy, summary.warnings)
+    show.print_bounds(summary.chosen_bounds)
+    and_bounds = ", and a histogram for the bounds" if summary.chosen_bounds else ""
+    sent = len(columns) * (1 if summary.variance is None else 2)
+    made_of = f"{sent} x {summary.bits:,}{and_bounds}; "
+    made_of += show.encoded_as(summary.encoding, summary.parameters)
+    show.print_costs(summary.bits_per_user, made_of, summary.costs, summary.reports)
+    paper, ours = noise.paper, noise.standard_error_of_sum
+    against = f"{show.number(ours)} against {show.number(noise.central)}"
+    show.print_fact("Noise", f"{ours / noise.central:.3f} x the central Gaussian ({against})")
+    if noise.best_central_noise != "Gaussian":
+        ratio = ours / noise.best_central
+        show.print_fact("", f"{ratio:.3f} x the best central noise ({noise.best_central_noise})")
+    theirs = f" do not apply: {paper.refused}"
+    if not paper.refused:
+        theirs = f": {paper.ratio:,.0f} x this noise with {paper.bits:,} bits per user and column"
+    show.print_fact("", f"the paper's constants (Theorem 3.2){theirs}", where=show.details)
+    clipped = f"{summary.reports.clipped:,} rows above the norm bound"
+    clipped += f", {summary.clipped_cells:,} cells outside the public bounds"
+    show.print_reports(summary.reports, clipped)
+
+
+def _draw(summary: SumReport) -> "Figure":
+    """Private means beside the true ones, each in the units of its column."""
+    half, columns = summary.half_range, summary.columns
+    middle, reach = summary.lower + half, NORMAL_95 * summary.standard_error
+    shown = slice(0, show.MOST)
+    places = np.arange(len(columns))[shown]
+    axes = show.new_axes(7, 1.7 + 0.22 * len(places))
+    axes.errorbar(
+        ((summary.private - middle) / half)[shown],
+        places,
+        xerr=(reach / half)[shown],
+        fmt="o",
+        ms=4,
+        color=Trust.SHUFFLE.colour,
+        label="private, noise of 95 %" if summary.attacked else "private, 95 %",
+    )
+    true = ((summary.true_clipped - middle) / half)[shown]
+    axes.plot(true, places, show.TRUE, ms=9, label="true, clipped")
+    each = zip(columns, map(show.number, summary.private), map(show.number, reach), strict=True)
+    axes.set_yticks(places, [f"{name}: {mean} ± {by}" for name, mean, by in each][shown])
+    axes.invert_yaxis()
+    part = show.number(100 * float(np.median(reach / (2 * half))))
+    found = f"within ±{part}\u00a0% of the range (median)"
+    if summary.attacked:
+        found = "under attack, no interval holds"
+    beyond = f"{len(columns) - show.MOST:,} more columns are in the table."
+    return show.finish(
+        axes,
+        f"Means of {summary.people:,} people at ε = {summary.privacy.epsilon:.3g}: {found}",
+        "where in the public bounds (-1 to 1)",
+        notes=[beyond] * (len(columns) > show.MOST),
+    )

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,15 +12,21 @@ from protocols.learning import pure
 from protocols.learning.named import GRADIENT, named_loss
 from protocols.learning.splits import Split
 from protocols.learning.training import DESCENTS, Trainer
+from protocols.learning.watch import Moment, Watch
 from protocols.problems.linear_loss import LinearLoss
 from protocols.selection.models import FRACTION
 from shuffle_sim.cli import train_compare, train_report
 from shuffle_sim.cli.data import listed, load
-from shuffle_sim.cli.learning import OptimiserOptions, ProblemOptions, Watch, selected
-from shuffle_sim.cli.options import DataOptions, HostOptions, PrivacyOptions, option
-from shuffle_sim.cli.running import Ahead, Bar, Running, announce
-from shuffle_sim.cli.show import Drawn, check_path, notes
-from shuffle_sim.cli.sum import SumOptions
+from shuffle_sim.cli.options import (
+    DataOptions,
+    OptimiserOptions,
+    PrivacyOptions,
+    ProblemOptions,
+    SumOptions,
+    option,
+)
+from shuffle_sim.cli.running import Ahead, Bar, HostOptions, Running, announce
+from shuffle_sim.cli.show import Drawn, check_path, notes, size
 from shuffle_sim.data.labelled import labelled
 from shuffle_sim.data.tables import Table
 from shuffle_sim.errors import ParameterError, refuse_given
@@ -30,8 +36,6 @@ from shuffle_sim.execution.options import Execution
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.trust import Trust
 
-_REPEATS = {False: 20, True: 5}
-"""Splits of a comparison, by whether all methods are in it."""
 _HEAVY = "heavy-tailed-erm"
 _CHOICES = ("protocol", "hyper", "phases", "batch", "eta", "smoothing", "select", "choose_bounds")
 _OF_MECHANISMS = {"tilt": "tilt", "adversarial_radius": "radius"}
@@ -47,21 +51,6 @@ del _OF_MESSAGES["select"], _OF_MESSAGES["phases"]
 """Options without a use there, by what they are where nobody gives them."""
 
 
-@dataclass(frozen=True)
-class CompareOptions:
-    """Whether other methods are trained, too."""
-
-    compare: bool = option(
-        False, "Compare shuffled with central, local and non-private training.", "--compare"
-    )
-    every: bool = option(False, "With --compare: all optimisers, and all algorithms.", "--all")
-    repeats: int | None = option(
-        None,
-        "With --compare: splits, and runs of a method; default "
-        f"{_REPEATS[False]}, with --all {_REPEATS[True]}.",
-    )
-
-
 def train_command(
     data: DataOptions,
     problem: ProblemOptions,
@@ -71,7 +60,7 @@ def train_command(
     host: HostOptions,
     execution: Execution,
     output: Drawn,
-    others: CompareOptions,
+    others: train_compare.CompareOptions,
     model_out: Path | None = option(None, "File for the model (.json)."),
 ) -> None:
     """Train a linear model by shuffle-private convex optimisation; test it on people held out.
@@ -98,21 +87,23 @@ def train_command(
         own = {} if compare else _of_mechanism(optimiser)
         _no_curator(optimiser.pure, optimiser.pilot and not compare, own)
     source = load(data, problem.label)
-    optimiser = _with_mechanism(source, problem, optimiser, privacy)
-    trainer, names = _trainer(source, problem, optimiser, privacy, noise)
+    names = _names(problem.classes, source)
+    budget = Privacy(privacy.epsilon, 0.0 if optimiser.pure else privacy.delta)
+    classes = 2 if problem.positive else len(names)
+    optimiser = _with_mechanism(optimiser, problem.loss, budget, classes)
+    trainer = _trainer(source, problem, optimiser, budget, classes, **vars(noise))
     given = names if problem.classes else ()
     rows = labelled(
         source, classes=trainer.classification, positive=problem.positive or (), names=given
     )
     how = Running.of(host, execution, source, data.file)
-    select = selected(optimiser.select or (), optimiser.select_fraction)
+    select = optimiser.selected
     check_path("model_out", model_out, (".json",))
     asked = {**vars(data), **vars(optimiser), **vars(noise), **vars(host), "model_out": model_out}
     if compare:
         _left_out(asked, _CHOSEN_BY_COMPARE, "with --compare, which chooses for every method")
-        count = _REPEATS[others.every] if others.repeats is None else others.repeats
-        asked_for = (rows, trainer, problem.test_fraction, count, optimiser.rounds, how)
-        summary = train_compare.compared(*asked_for, every=others.every)
+        asked_for = rows, trainer, problem.test_fraction, others, optimiser.rounds, how
+        summary = train_compare.compared(*asked_for)
         output.present(summary, train_compare.print_report, train_compare.draw)
         return
     refuse_given({"repeats": others.repeats, "all": others.every or None}, "given with --compare")
@@ -120,14 +111,12 @@ def train_command(
     split = Split.of(rows, trainer, problem.test_fraction, seed)
     if trust is not Trust.SHUFFLE or optimiser.mechanism is not None:
         _left_out(asked, _OF_MESSAGES, "with --trust central: one release")
-        report = _curated(split, select, optimiser, how, output)
+        made = _central(trainer, optimiser, split.people.asked, select)
+        plot = None if output.plot is None else str(output.plot)
+        refuse_given({"plot": plot}, "left out with --trust central: few releases")
+        report = train_report.summed_up(split, made, how.run(made, split.asked), how.execution)
     else:
         report = _shuffled(split, select, data, optimiser, how, output)
-    _present(report, model_out, output)
-
-
-def _present(report: train_report.TrainingReport, model_out: Path | None, output: Drawn) -> None:
-    """Write the model, and show the report."""
     if model_out is not None:
         train_report.save(report, model_out)
     output.present(report, train_report.print_report, train_report.draw)
@@ -136,7 +125,7 @@ def _present(report: train_report.TrainingReport, model_out: Path | None, output
 
 
 def _with_mechanism(
-    source: Table, problem: ProblemOptions, asked: OptimiserOptions, privacy: PrivacyOptions
+    asked: OptimiserOptions, named: str, budget: Privacy, count: int
 ) -> OptimiserOptions:
     """With the curator's mechanism where none is named: one rule for estimators and command."""
     if Trust.of(asked.trust) is not Trust.CENTRAL or asked.mechanism is not None:
@@ -145,12 +134,9 @@ def _with_mechanism(
         return replace(asked, mechanism=_HEAVY)
     if asked.select:  # among models of one release each
         return replace(asked, mechanism="output")
-    budget = Privacy(privacy.epsilon, 0.0 if asked.pure else privacy.delta)
-    count = 2 if problem.positive else len(_names(problem.classes, source))
-    loss = named_loss(problem.loss)
+    loss, outputs = named_loss(named), count if count > 2 else 1
     classes = isinstance(loss, LinearLoss) and loss.classification
-    outputs = count if count > 2 else 1
-    name = pure.mechanism(problem.loss, budget, classes=classes, outputs=outputs)
+    name = pure.mechanism(named, budget, classes=classes, outputs=outputs)
     return replace(asked, mechanism=name)
 
 
@@ -158,11 +144,12 @@ def _trainer(
     source: Table,
     problem: ProblemOptions,
     optimiser: OptimiserOptions,
-    privacy: PrivacyOptions,
-    noise: SumOptions,
-) -> tuple[Trainer, tuple[str, ...]]:
-    """What makes the model, and the public classes."""
-    names, persons = _names(problem.classes, source), source.person is not None
+    budget: Privacy,
+    classes: int,
+    **noise: Any,
+) -> Trainer:
+    """What makes the model."""
+    persons = source.person is not None
     if not persons and problem.records is not None:
         raise ParameterError("records", problem.records, "used with --person")
     descends = optimiser.mechanism == GRADIENT
@@ -170,10 +157,10 @@ def _trainer(
     flags = optimiser.hyper == "paper", optimiser.pure, optimiser.pilot
     curated = optimiser.trust != "shuffle" and not descends
     chosen = "practice" if proven == (None,) * 3 and not any((*flags, curated)) else "bound"
-    made = Trainer.of(
+    return Trainer.of(
         problem.loss,
         len(source.columns) + 1,
-        Privacy(privacy.epsilon, 0.0 if optimiser.pure else privacy.delta),
+        budget,
         quantile=problem.quantile,
         threshold=problem.threshold,
         radius=problem.radius,
@@ -182,28 +169,11 @@ def _trainer(
         moment=optimiser.moment,
         pilot=optimiser.pilot,
         records=1 if persons and problem.records is None else problem.records,
-        classes=2 if problem.positive else len(names),
+        classes=classes,
         intercept=1 / math.hypot(source.scale.norm, 1),
         choose=optimiser.choose or chosen,
-        **vars(noise),
+        **noise,
     )
-    return made, names
-
-
-def _curated(
-    split: Split,
-    select: Mapping[str, Sequence[float]] | None,
-    optimiser: OptimiserOptions,
-    how: Running,
-    output: Drawn,
-) -> train_report.TrainingReport:
-    """Train by a curator."""
-    made = _central(split.trainer, optimiser, split.people.asked, select)
-    if output.plot is not None:
-        allowed = "left out with --trust central: few releases"
-        raise ParameterError("plot", str(output.plot), allowed)
-    result = how.run(made, split.asked)
-    return train_report.summed_up(split, made, result, how.execution)
 
 
 def _shuffled(
@@ -238,7 +208,12 @@ def _shuffled(
     start = announce(ahead, _fewer(made, ahead, make), yes=how.yes, json=output.json)
     delta = trainer.privacy.delta
     with Bar("training", made.rounds) as bar:
-        watch = Watch(split, made.rounds, delta, lambda moment: bar.step(moment.round, str(moment)))
+
+        def step(found: Moment) -> None:
+            loss, spent = f"loss {found.loss:.4f}", f"epsilon {found.epsilon:.3f}"
+            bar.step(found.round, f"rounds  {loss}  {spent}  sent {size(found.wire_bytes)}")
+
+        watch = Watch(split, made.rounds, delta, step)
         result = how.run(made, split.asked, on_round=watch, on_start=start)
     bits = ahead.bits_per_user
     return train_report.summed_up(split, made, result, how.execution, watch.moments, bits)

@@ -14,6 +14,7 @@ from protocols.learning.splits import PeopleCount, Split
 from protocols.learning.training import Trainer
 from shuffle_sim.arrays import Floats
 from shuffle_sim.cli import show
+from shuffle_sim.cli.options import option
 from shuffle_sim.cli.running import Bar, Running, RunSummary, asked_of
 from shuffle_sim.data.labelled import Labelled
 from shuffle_sim.data.moments import NORMAL_95
@@ -30,6 +31,25 @@ from shuffle_sim.sampling.randomness import entropy_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+
+_REPEATS = {False: 20, True: 5}
+"""Splits of a comparison, by whether all methods are in it."""
+
+
+@dataclass(frozen=True)
+class CompareOptions:
+    """Whether other methods are trained, too."""
+
+    compare: bool = option(
+        False, "Compare shuffled with central, local and non-private training.", "--compare"
+    )
+    every: bool = option(False, "With --compare: all optimisers, and all algorithms.", "--all")
+    repeats: int | None = option(
+        None,
+        "With --compare: splits, and runs of a method; default "
+        f"{_REPEATS[False]}, with --all {_REPEATS[True]}.",
+    )
 
 
 @dataclass(frozen=True)
@@ -106,18 +126,19 @@ def compared(
     source: Labelled,
     trainer: Trainer,
     test_fraction: float,
-    repeats: int,
+    asked: CompareOptions,
     rounds: int | None,
     how: Running,
-    *,
-    every: bool = True,
 ) -> TrainComparison:
     """Train on the same splits by every method, or by the best one of each model of trust.
 
     Raises:
         ParameterError: what every optimiser refuses, or repeats outside [1, 1000].
     """
-    integer("repeats", repeats, 1, 1000)
+    every = asked.every
+    repeats = (
+        _REPEATS[every] if asked.repeats is None else integer("repeats", asked.repeats, 1, 1000)
+    )
     seed = how.options["seed"]
     seeds: list[int | None] = [None] * repeats
     if seed is not None:
@@ -139,7 +160,20 @@ def compared(
                 bar.step(place * repeats + done, f"runs  {method.name}")
                 runs.append(_run(method, split, records, each, how))
             scores = [split.scores(run.value) for split, run in zip(splits, runs, strict=True)]
-            rows.append(_row(method, runs[-1], scores))
+            row = MethodRow(
+                method=_named(method),
+                optimiser=method.setting or method.name,
+                trust=method.trust,
+                unit=method.unit,
+                rounds=runs[-1].rounds,
+                rounds_per_user=method.rounds_per_user,
+                bits_per_user=method.bits,
+                excess_bound=method.bound,
+                bound_assumes=method.assumes,
+                privacy=runs[-1].privacy,
+                scores=_spread(scores),
+            )
+            rows.append(row)
     return TrainComparison(
         table=source.table.name,
         people=splits[0].people,
@@ -169,22 +203,6 @@ def _run(method: Method, split: Split, records: int, seed: int | None, how: Runn
     if isinstance(method.algorithm, Protocol):
         return replace(how, options=how.options | {"seed": seed}).run(method.algorithm, rows)
     return run(method.algorithm, rows, seed=seed)
-
-
-def _row(method: Method, last: Result, scores: list[dict[str, float]]) -> MethodRow:
-    return MethodRow(
-        method=_named(method),
-        optimiser=method.setting or method.name,
-        trust=method.trust,
-        unit=method.unit,
-        rounds=last.rounds,
-        rounds_per_user=method.rounds_per_user,
-        bits_per_user=method.bits,
-        excess_bound=method.bound,
-        bound_assumes=method.assumes,
-        privacy=last.privacy,
-        scores=_spread(scores),
-    )
 
 
 def _named(method: Method) -> str:

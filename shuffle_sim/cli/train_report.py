@@ -5,15 +5,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from protocols.learning.splits import PeopleCount, Split
 from protocols.learning.training import Trained
-from protocols.problems.loss import Loss
+from protocols.learning.watch import Moment
 from protocols.selection.models import Selection
 from shuffle_sim.arrays import Floats
 from shuffle_sim.cli import show
-from shuffle_sim.cli.learning import Moment
 from shuffle_sim.cli.running import RunSummary, asked_of
 from shuffle_sim.data.columns import Bounds
 from shuffle_sim.data.labelled import Labelled
@@ -124,10 +123,11 @@ def summed_up(
     found = Trained.of(result.value)
     split = split.opened(found)
     source, trainer, table = split.source, split.trainer, split.source.table
+    loss = type(trainer.loss).__name__
     weights, intercept = source.weights(found.theta)
     privacy = _with_classes(result.privacy, source)
     saved = LinearModel(
-        loss=type(trainer.loss).__name__,
+        loss=loss,
         schema=table.schema,
         weights=weights,
         intercept=intercept,
@@ -135,7 +135,7 @@ def summed_up(
         target=table.target_name,
         labels=source.rule,
         target_bounds=table.target_bounds if source.names is None else None,
-        privacy=_public(privacy),
+        privacy=cast("dict[str, Json]", plain(privacy)),
         private=result.private,
     )
     bound = math.inf if trainer.clips else made.bound
@@ -147,7 +147,7 @@ def summed_up(
         scaling=source.scaling,
         clipped=ClippedRows(table.clipped_cells, source.clipped_labels, gradients),
         model=TrainedModel(
-            loss=_loss(trainer.loss),
+            loss=cast("dict[str, Json]", plain(trainer.loss)) | {"name": loss},
             radius=trainer.problem.domain.radius,
             ridge=trainer.ridge,
             columns=table.columns,
@@ -185,24 +185,11 @@ def summed_up(
     )
 
 
-def _public(privacy: Guarantee) -> dict[str, Json]:
-    found = plain(privacy)
-    assert isinstance(found, dict)
-    return found
-
-
 def _with_classes(privacy: Guarantee, source: Labelled) -> Guarantee:
     """What more is assumed: that the labels' classes are public, and of blanks."""
     notes = () if source.half_range is not None else ("the classes of labels are public",)
     every = (*privacy.assumptions, *notes, *source.table.assumptions)
     return replace(privacy, assumptions=every)
-
-
-def _loss(loss: Loss) -> dict[str, Json]:
-    """Its name and parameters."""
-    fields = plain(loss)
-    assert isinstance(fields, dict)
-    return fields | {"name": type(loss).__name__}
 
 
 def print_report(report: TrainingReport) -> None:

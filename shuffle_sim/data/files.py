@@ -12,8 +12,9 @@ import re
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from io import BufferedReader
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +40,7 @@ def most_memory() -> int:
 @contextmanager
 def opened(
     path: Path, parameter: str = "file", most: int | None = None, *, follow: bool = True
-) -> Iterator[IO[bytes]]:
+) -> Iterator[BufferedReader]:
     """A plain file for reading: no folder, pipe or device, and no longer than `most` bytes.
 
     Unless `follow`, its name is no symbolic link.

@@ -4,12 +4,14 @@ Each user sends u, its row scaled to [-1, 1], and for variances 2 u^2 - 1 beside
 estimated is about these users, clipped to the public bounds: clipping is a bias, not noise.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
 
 from shuffle_sim.arrays import Floats
+from shuffle_sim.data.persons import PersonMeans, Persons
+from shuffle_sim.data.population import InMemory, Population
 from shuffle_sim.data.tables import Table
 
 NORMAL_95 = 1.959963984540054
@@ -50,6 +52,26 @@ def encoded(table: Table) -> Floats:
     inside = table.scaled() * table.scale.norm
     both = np.concatenate([inside, 2 * inside**2 - 1], axis=1)
     return np.asarray(both / np.sqrt(both.shape[1]))
+
+
+def per_user(table: Table) -> Table:
+    """One row for each user: a record, or the mean of a person's records within the bounds."""
+    if table.person is None:
+        return table
+    inside = np.clip(table.rows, table.lower, table.upper)
+    means = PersonMeans(Persons.grouped(inside, table.person))
+    return replace(table, rows=np.asarray(means.rows(0, means.users)), person=None)
+
+
+def of_users(table: Table, view: Table, *, variance: bool) -> Population:
+    """What users send of a table, and of its view `per_user`: scaled rows, or `encoded` ones."""
+    if table.free:
+        return InMemory(view.rows)
+    if table.person is None:
+        return InMemory(encoded(view) if variance else view.scaled())
+    if variance:
+        return PersonMeans(Persons.grouped(encoded(view), np.arange(len(view.rows))))
+    return PersonMeans(Persons.grouped(table.scaled(), table.person))
 
 
 def released(

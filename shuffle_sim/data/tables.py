@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffle_sim.arrays import Floats
-from shuffle_sim.data.column_kinds import FreeNumber, Number
+from shuffle_sim.data.column_kinds import Date, FreeNumber, Number
 from shuffle_sim.data.columns import Bounds, Column
 from shuffle_sim.data.file_columns import column_in, columns_of, gaps
 from shuffle_sim.data.row_map import RowMap
@@ -125,6 +125,13 @@ class Table:
         """Column means in the table's own units, from sums of `count` scaled rows."""
         scale = self.scale
         return np.asarray(scale.center + scale.half * scale.norm * sums / count)
+
+    def dates(self, means: Floats) -> dict[str, str]:
+        """Means of columns of dates, as dates."""
+        kinds = {each.name for each in self.schema.columns if isinstance(each, Date)}
+        days = np.floor(np.clip(means, -1e6, 1e6)).astype("datetime64[D]")  # noise may go beyond
+        found = zip(self.columns, days, strict=True)
+        return {name: str(day) for name, day in found if name in kinds}
 
     def spread(self, standard_error: float, count: int) -> Floats:
         """Standard error of each column mean in the table's own units."""

@@ -29,6 +29,11 @@ def staircase(epsilon: float) -> float:
     return math.sqrt(float(found.fun))
 
 
+def discrete_laplace(epsilon: float) -> float:
+    """Standard error of discrete Laplace counts: one user moves two counts by one."""
+    return math.sqrt(2) * math.exp(-epsilon / 4) / -math.expm1(-epsilon / 2)
+
+
 def best(epsilon: float, delta: float, d: int = 1, rounds: int = 1) -> tuple[float, str]:
     """The least standard deviation a coordinate of the central noises, and which has it.
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from protocols import HeavyHitters
-from protocols.counts import columns_of, hash_of, prefix_of, text_of
+from protocols.counts import Coded, columns_of, hash_of, prefix_of, text_of
 from protocols.counts.heavy_hitters import usual_levels
 from protocols.counts.prefixes import Children
 from shuffle_sim import ParameterError, Privacy, run
@@ -115,6 +115,20 @@ def test_sixty_four_bits():
         assert sorted(result.value.items.tolist()) == planted
     named = dict(result.value.named([*words, "other"]))
     assert set(named) == set(words)
+
+
+def test_cells_become_items_with_names_and_true_counts():
+    texts = Coded.of(np.array(["shuffle", "", "shuffle", "Grüße"]))
+    assert (texts.size, texts.rows.shape) == (64, (4, 2))
+    words = ["shuffle", "Grüße"]
+    items = np.array([prefix_of(each) for each in words], np.uint64)
+    assert [texts.name(int(each)) for each in items] == words
+    assert texts.counts(items).tolist() == [2, 1]
+    assert texts.name(prefix_of("")) == "(blank)"
+    whole = Coded.of(np.array(["7", "0", "7"]), 3)
+    assert (whole.size, whole.rows.tolist(), whole.name(7)) == (3, [7.0, 0.0, 7.0], "7")
+    with pytest.raises(ParameterError, match="column"):
+        Coded.of(np.array(["8"]), 3)
 
 
 def test_children_of_kept_prefixes():

@@ -4,9 +4,9 @@ import pytest
 from typer.testing import CliRunner
 
 from shuffle_sim.cli.app import app
+from shuffle_sim.cli.options import SumOptions
 from shuffle_sim.cli.running import MAX_BITS, Ahead, announce
 from shuffle_sim.cli.show import Output
-from shuffle_sim.cli.sum import SumOptions
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.execution.forecast import forecast
 from shuffle_sim.privacy.guarantee import Privacy

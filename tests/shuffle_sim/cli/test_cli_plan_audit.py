@@ -15,7 +15,7 @@ from shuffle_sim import ParameterError, Privacy, amplify, run
 from shuffle_sim.auditing.checks import Checks
 from shuffle_sim.auditing.plan import Check
 from shuffle_sim.cli import audit as audit_module
-from shuffle_sim.cli.sum import SumOptions
+from shuffle_sim.cli.options import SumOptions
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.errors import RoundAbortedError
 from shuffle_sim.privacy.bounds.gaussian import mu_of

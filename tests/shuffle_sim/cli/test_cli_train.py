@@ -11,11 +11,11 @@ from rounds import records
 from protocols.learning.baselines import Baseline
 from protocols.learning.splits import Split
 from protocols.learning.training import Trainer
+from protocols.learning.watch import MOMENTS, Moment, Watch
 from protocols.optimisation.base import Optimiser
 from protocols.problems.losses import Logistic
 from shuffle_sim import Execution, Privacy, load_model, run
 from shuffle_sim.cli.app import main
-from shuffle_sim.cli.learning import MOMENTS, Moment, Watch
 from shuffle_sim.data.labelled import held_out, labelled
 from shuffle_sim.data.population import Unit
 from shuffle_sim.data.tables import bundled

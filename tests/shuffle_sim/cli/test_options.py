@@ -9,9 +9,8 @@ import typer
 from typer.testing import CliRunner
 
 from shuffle_sim import Execution, ParameterError
-from shuffle_sim.cli.app import _COMMANDS, app
-from shuffle_sim.cli.options import flat, option
-from shuffle_sim.cli.sum import SumOptions
+from shuffle_sim.cli.app import _COMMANDS, app, flat
+from shuffle_sim.cli.options import SumOptions, option
 from shuffle_sim.execution.options import SEALING_SECONDS
 
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]

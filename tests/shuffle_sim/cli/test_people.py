@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 from protocols import CarryScalarSum
 from shuffle_sim import Budget, Privacy, run
-from shuffle_sim.cli.app import _COMMANDS, app
-from shuffle_sim.cli.options import flat, parse_number
+from shuffle_sim.cli.app import _COMMANDS, app, flat
+from shuffle_sim.cli.options import parse_number
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.execution.people_plan import PeoplePlan
 from shuffle_sim.privacy.accountant import ShuffleAccountant
