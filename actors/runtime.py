@@ -187,7 +187,7 @@ class RayRuntime(Runtime):
     def _connect(self) -> None:
         if ray.is_initialized():
             return
-        before = tree([os.getpid()])
+        before, self._ended = tree([os.getpid()]), threading.Event()  # of this Ray: not the first's
         with unbroken(second_wins=True), without_handlers():  # half a Ray could not be ended
             try:
                 within(None, self._start, until=self._ended)

@@ -242,11 +242,15 @@ class Watched(RayRuntime):
 
 def script(silent: float) -> None:
     """What `alone` runs in a process of its own."""
+    runtime = Watched()
     try:
-        run(PROTOCOL, ROWS, runtime=Watched(), adversary=Dropout(silent))
+        run(PROTOCOL, ROWS, runtime=runtime, adversary=Dropout(silent))
     except RoundAbortedError:
         print("aborted")
     print("running" if ray.is_initialized() else "ended")
+    if silent < 1:  # as `train --compare` does
+        value = run(PROTOCOL, ROWS, runtime=runtime, seed=1).value
+        print("again", np.array_equal(value, run(PROTOCOL, ROWS, seed=1).value))
 
 
 @pytest.fixture(scope="module")
@@ -277,13 +281,19 @@ completes_or_aborts = pytest.mark.parametrize("silent", [0.1, 1.0], ids=["comple
 @completes_or_aborts
 def test_nothing_of_a_ray_that_a_run_started_is_left(alone, silent):
     started, _, _, *rest = alone[silent][0].splitlines()
-    assert rest == (["aborted"] if silent == 1 else []) + ["ended"]
+    assert rest[: 1 + (silent == 1)] == (["aborted"] if silent == 1 else []) + ["ended"]
     processes = {int(pid) for pid in started.split()}
     assert len(processes) >= 5  # gcs_server, raylet, three actors
     assert (
         soon_none(lambda: [command(pid) for pid in processes if Path(f"/proc/{pid}").exists()])
         == []
     )
+
+
+@pytest.mark.full
+def test_a_runtime_starts_ray_again(alone):
+    """The thread that starts Ray must stay: Ray's processes end with it."""
+    assert alone[0.1][0].splitlines()[-1] == "again True"
 
 
 @pytest.mark.full
