@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.columns import unique_texts
-from shuffle_sim.errors import ParameterError
+from shuffle_sim.errors import ParameterError, integer
 
 Items = NDArray[np.uint64]
 
@@ -71,8 +71,10 @@ class Coded:
         """Of a column of a file.
 
         Raises:
-            ParameterError: a cell that is no whole number below 2^bits.
+            ParameterError: bits, or a cell that is no whole number below 2^bits.
         """
+        if bits is not None:
+            integer("bits", bits, 2, 64)
         different, places = unique_texts(cells)
         return cls(np.array([_item(text, bits) for text in different], np.uint64)[places], bits)
 
@@ -100,7 +102,7 @@ class Coded:
 def _item(text: str, bits: int | None) -> int:
     if bits is None:
         return prefix_of(text)
-    if not text.isdecimal() or int(text) >= 2**bits:
+    if not text.isdecimal() or len(text.lstrip("0")) > 20 or int(text) >= 2**bits:
         allowed = f"whole numbers from 0 to 2^{bits} - 1; texts are found without --bits"
         raise ParameterError("column", "a cell", allowed)
     return int(text)

@@ -285,6 +285,7 @@ def budget_command(
         total = privacy.budget
         budget = Budget.create(path, privacy=total, population=name, users=many, content=content)
     elif action == "show":
+        left_out({**vars(data), "population": population, "n": users}, "budget show")
         budget = Budget(path)
     else:
         raise ParameterError("action", action, "create or show")

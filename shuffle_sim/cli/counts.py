@@ -21,7 +21,7 @@ from shuffle_sim.cli.data import BLANK, Source
 from shuffle_sim.cli.options import HONEST, OBJECTIVE, PrivacyOptions, left_out, option, same
 from shuffle_sim.cli.running import HostOptions, Running, announce
 from shuffle_sim.cli.show import Drawn
-from shuffle_sim.errors import ParameterError
+from shuffle_sim.errors import ParameterError, real
 from shuffle_sim.execution.options import Execution
 
 _SHARES = "0.05,0.25,0.5,0.75,0.95"
@@ -152,7 +152,7 @@ def quantiles_command(
 
 def _share(text: str) -> float:
     try:
-        return float(text)
+        return real("shares", float(text), 0.0, 1.0, closed=(True, True))
     except ValueError:
         raise ParameterError("shares", text, "numbers from 0 to 1, such as 0.25,0.5") from None
 

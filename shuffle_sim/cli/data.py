@@ -204,6 +204,9 @@ class Source(LayoutOptions):
         declared = declared_of(
             DataOptions(**layout, schema=self.schema, categories=self.categories)
         )
+        if declared.person is not None:  # one count would not be of all rows of a person
+            allowed = "left out of the schema: a row is a user here"
+            raise ParameterError("person", declared.person, allowed)
         return columns_of(self.file, declared.layout, list(declared.columns)), declared
 
     def column(self, name: str) -> NDArray[Any]:

@@ -86,8 +86,9 @@ def sum_command(
     Example: shuffle-sim sum --file visits.csv --person patient --bounds dose=0:10
     """
     if by is not None:
-        useless = {"attack": attack, "variance": variance or None, "table": data.table}
-        left_out({**useless, **noise.given, "honest_fraction": None}, "sum --by")
+        useless = {"attack": attack, "variance": variance or None, **noise.given, **vars(data)}
+        useless |= dict.fromkeys(["honest_fraction", "columns", *vars(Source())])
+        left_out(useless | {"rounds": None if rounds == 1 else rounds}, "sum --by")
         file = Source(**{each.name: getattr(data, each.name) for each in fields(Source)})
         counted = CountsRun(file, privacy, host, execution, output)
         by_group(counted, data.columns, by, noise.honest_fraction)
@@ -105,6 +106,9 @@ def sum_command(
     if share is not None:
         if variance:
             raise ParameterError("variance", variance, "left out with --choose-bounds")
+        if rounds != 1:
+            allowed = "1 with --choose-bounds: each round would choose, and pay, again"
+            raise ParameterError("rounds", rounds, allowed)
         asked = ChosenBounds.calibrated(
             made,
             n=n,

@@ -17,6 +17,17 @@ CATEGORIES = ("--categories", "region=north,south,east")
 BOUNDS = ("--bounds", "minutes=0:100")
 
 
+BY = ("sum", "--file", "F", "--columns", "minutes", "--by", "region", *CATEGORIES)
+USELESS = (
+    ("--variance",),
+    ("--person", "page"),
+    ("--rounds", "365"),
+    ("--choose-bounds", "0.2"),
+    ("--missing", "drop"),
+)
+"""What a sum takes and one by group does not. To pass over persons would promise less."""
+
+
 @pytest.fixture(scope="module")
 def visits(tmp_path_factory):
     """3,000 visits: region, minutes and page."""
@@ -68,7 +79,7 @@ def test_blank_cells_are_told_apart_from_clipped_values(command, tmp_path):
     assert found["simulator_view"]["true"] == [100.0, 100.0]  # west is other
     assert found["simulator_view"]["run"]["blank"] == 200
     told = " ".join(command("histogram", *asked, "--column", "region").split())
-    assert "0 values outside what is public were clipped" in told
+    assert "0 values outside what is public were clipped (the simulator's view)" in told
     assert "200 users left a cell blank: counted nowhere, not even as other" in told
     grouped = ("--columns", "minutes", "--by", "region", "--bounds", "minutes=0:100")
     assert "200 users left a cell blank" in command("sum", *asked, *grouped)
@@ -168,10 +179,18 @@ def test_a_sum_by_group_has_counts_and_means(command, visits):
         ),
         (("heavy-hitters", "--file", "F", "--column", "page", "--bits", "8"), "whole numbers"),
         (("sum", "--file", "F", "--by", "region", *BOUNDS), "one column with --by"),
+        *(((*BY, *BOUNDS, *words), words[0].strip("-").replace("-", "_")) for words in USELESS),
+        (("histogram", "--file", "F", "--column", "region", "--schema", "P"), "person = 'page'"),
         (
-            ("sum", "--file", "F", "--columns", "minutes", "--by", "region", "--variance"),
-            "variance",
+            ("quantiles", "--file", "F", "--column", "minutes", *BOUNDS, "--shares", "0.5,1.5"),
+            "shares",
         ),
+        (
+            ("quantiles", "--file", "F", "--column", "minutes", *BOUNDS, "--shares", "nan"),
+            "shares",
+        ),
+        (("heavy-hitters", "--file", "F", "--column", "zip", "--bits", "65"), "bits"),
+        (("heavy-hitters", "--file", "F", "--column", "zip", "--bits", "1e15"), "bits"),
         (
             ("histogram", "--file", "F", "--column", "region", *CATEGORIES, "--delta", "0"),
             "delta",
@@ -180,6 +199,16 @@ def test_a_sum_by_group_has_counts_and_means(command, visits):
 )
 @pytest.mark.full
 def test_bad_input_is_one_line_that_names_it(command, visits, words, said):
-    told = command(*(visits if each == "F" else each for each in words), code=2)
+    schema = visits.with_name("person.toml")
+    schema.write_text('person = "page"\n[columns.region]\ntype = "category"\ncategories = ["a"]\n')
+    files = {"F": visits, "P": schema}
+    told = command(*(files.get(each, each) for each in words), code=2)
     assert said in told
     assert told.count("\n") == 1
+
+
+def test_a_long_number_is_no_item_of_few_bits(command, tmp_path):
+    path = tmp_path / "long.csv"
+    path.write_text("zip\n" + "1\n" * 9 + "9" * 5000 + "\n")
+    told = command("heavy-hitters", "--file", path, "--column", "zip", "--bits", "20", code=2)
+    assert "whole numbers from 0 to 2^20 - 1" in told

@@ -156,6 +156,11 @@ REFUSED = {
         "bin is told from noise",
     ),
     "variances": (("sum", *AGE, "--choose-bounds", "0.2", "--variance"), "variance", "left out"),
+    "several rounds": (
+        ("sum", *AGE, "--choose-bounds", "0.2", "--rounds", "365"),
+        "rounds",
+        "choose, and pay, again",
+    ),
     "persons": (
         ("sum", *AGE, "--choose-bounds", "0.2", "--person", "person"),
         "choose_bounds",
@@ -187,6 +192,11 @@ REFUSED = {
         ("train", *OLD, "--select", "radius=1,2", "--trust", "central", "--pilot"),
         "select",
         "one release",
+    ),
+    "a rotation for a curator": (
+        ("train", *OLD, "--rotation", "5", "--trust", "central"),
+        "rotation",
+        "central",
     ),
     "a curator's scorers": (
         (

@@ -243,6 +243,8 @@ def test_a_budget_by_command(tmp_path):
     assert shown["reports"][1]["rounds"] == 3
     assert 1 < shown["spent"]["epsilon"] < 2
     assert shown["left"] == 2 - shown["spent"]["epsilon"]
+    for useless in ("--n 9", "--population beer", "--table wine"):
+        assert refused("budget", "show", path, *useless.split()) == useless.split()[0].strip("-")
     assert "CarrySumEvent" in CliRunner().invoke(app, ["budget", "show", path]).stdout
 
 
