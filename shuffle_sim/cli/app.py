@@ -5,6 +5,7 @@
 What `--json` prints has a schema for each command, made from the types of the summaries.
 """
 
+import errno
 import inspect
 import json
 import os
@@ -200,6 +201,8 @@ def _options(
 
 def main() -> None:
     """Run the command; errors raised on purpose become one line and a non-zero exit code."""
+    if sys.stdout is None:  # closed by whoever started it
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     try:
         with stoppable() as arrived, warnings.catch_warnings():
             warnings.simplefilter("ignore", WeakPrivacyWarning)  # commands print them
@@ -213,13 +216,22 @@ def main() -> None:
     except _UsageError as error:
         code = _usage(error)
     except BrokenPipeError:  # whoever read has left; what was asked for is done
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 141
+        code = _unread(141)
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        code = _unread(_fail(error, 1))
     except (_StoppedError, typer.Abort, KeyboardInterrupt) as stopped:
         cause = stopped.__cause__ or stopped
         terminated = bool(arrived) or isinstance(cause, TerminatedError)
         code = _fail(cause, *((143, "terminated") if terminated else (130, "interrupted")))
     sys.exit(code or 0)
+
+
+def _unread(code: int) -> int:
+    """Nobody takes what is still to be printed."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return code
 
 
 def _told(

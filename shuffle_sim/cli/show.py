@@ -196,17 +196,16 @@ class Output:
             ParameterError: the picture cannot be written.
         """
         plot: Path | None = getattr(self, "plot", None)
-        if plot is not None and draw is not None:
-            figure = draw(summary)
-            if simulator_view(summary):
-                add_note(figure, FOOTER)
-            with whole("plot", plot) as part:
-                figure.savefig(part, dpi=120)
-        if self.json:
-            emit(summary)
-            return
-        show(summary)
-        if plot is not None:
+        try:
+            if plot is not None and draw is not None:
+                figure = draw(summary)
+                if simulator_view(summary):
+                    add_note(figure, FOOTER)
+                with whole("plot", plot) as part:
+                    figure.savefig(part, dpi=120)
+        finally:  # what was paid for is told, whatever becomes of its picture
+            (emit if self.json else show)(summary)
+        if plot is not None and not self.json:
             notes.print(f"Picture: {plot}")
 
 
@@ -326,7 +325,7 @@ def print_reports(reports: ReportCounts, clipped: str) -> None:
         "Reports",
         f"{reports.asked:,} asked{extra} = {reports.accepted:,} accepted + "
         f"{sum(reports.dropped.values()):,} dropped + {reports.missing:,} missing; {clipped} were "
-        "clipped",
+        "clipped (the simulator's view)",
     )
     if reports.corrupted:
         reasons = ", ".join(f"{count} {reason}" for reason, count in reports.dropped.items())

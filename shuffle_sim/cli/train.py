@@ -45,8 +45,8 @@ _CHOSEN_BY_COMPARE = dict.fromkeys(
     (*_CHOICES, *_OF_MECHANISMS, "mechanism", "model_out", "checkpoint", "budget")
 ) | {"trust": "shuffle"}
 _OF_MESSAGES = dict.fromkeys(
-    (*_CHOICES, "select_fraction", "rounds", "noise_ratio", "max_bits", "encoding", "fidelity")
-) | {"honest_fraction": 1.0, "security": "none"}
+    (*_CHOICES, "select_fraction", "rounds", *("noise_ratio", "max_bits", "encoding", "rotation"))
+) | {"fidelity": None, "honest_fraction": 1.0, "security": "none"}
 del _OF_MESSAGES["select"], _OF_MESSAGES["phases"]
 """Options without a use there, by what they are where nobody gives them."""
 
@@ -117,9 +117,11 @@ def train_command(
         report = train_report.summed_up(split, made, how.run(made, split.asked), how.execution)
     else:
         report = _shuffled(split, select, data, optimiser, how, output)
-    if model_out is not None:
-        train_report.save(report, model_out)
-    output.present(report, train_report.print_report, train_report.draw)
+    try:
+        if model_out is not None:
+            train_report.save(report, model_out)
+    finally:  # what was paid for is told, whatever becomes of its file
+        output.present(report, train_report.print_report, train_report.draw)
     if model_out is not None and not output.json:
         notes.print(f"Model: {model_out}")
 

@@ -145,6 +145,35 @@ def test_a_picture_is_there_before_anything_is_printed(said, monkeypatch):
     assert Path("a.png").stat().st_size > 1000
 
 
+@pytest.mark.parametrize(("to", "code", "told"), [(">/dev/full", 1, 1), (">&-", 0, 0)])
+@pytest.mark.full
+def test_a_full_or_closed_output_is_no_traceback(to, code, told):
+    command = f"{Path(sys.executable).parent / 'shuffle-sim'} amplify --epsilon0 2 --n 10000 {to}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert (done.returncode, len(done.stderr.splitlines())) == (code, told), done.stderr
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"{ONE} --plot a.png",
+        pytest.param(
+            "train --table breast-cancer --trust central --model-out m.json -q --seed 1",
+            marks=pytest.mark.full,
+        ),
+    ],
+)
+def test_what_was_paid_for_is_told_where_a_file_is_not_written(said, monkeypatch, line):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    done = CliRunner().invoke(app, shlex.split(line))
+    assert "No space left" in str(done.exception)
+    assert "column mean" in done.output or "best constant" in done.output
+    assert [each.name for each in Path().iterdir()] == ["people.csv"]
+
+
 def test_thousands_are_apart_and_names_are_kept():
     figure = new_figure(4, 3)
     axes = figure.subplots()
