@@ -15,7 +15,7 @@ from shuffle_sim.execution.costs import Costs
 from shuffle_sim.execution.plain import SIMULATOR_VIEW
 from shuffle_sim.execution.result import ReportCounts, Result
 from shuffle_sim.privacy.bounds.central import discrete_laplace
-from shuffle_sim.privacy.guarantee import Guarantee
+from shuffle_sim.privacy.guarantee import Guarantee, weaknesses
 from shuffle_sim.privacy.trust import Trust
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ class Released:
     people: int
     messages_per_user: float
     privacy: Guarantee
+    warnings: tuple[str, ...]
     costs: Costs
     reports: ReportCounts
     blank: int = field(default=0, metadata=SIMULATOR_VIEW)
@@ -41,12 +42,14 @@ class Released:
     @classmethod
     def of(cls, result: Result, protocol: Any, blank: int = 0) -> "Released":
         """Of a run that is over; `blank` users have a cell without a value, and no category."""
-        told = result.privacy, result.costs, result.reports
+        asked = result.promised
+        warnings = weaknesses(asked.epsilon, asked.delta, protocol.n)
+        told = result.privacy, warnings, result.costs, result.reports
         return cls(protocol.n, float(protocol.messages_per_user), *told, blank)
 
     def show(self) -> None:
         """For people."""
-        show.print_privacy(self.privacy)
+        show.print_privacy(self.privacy, self.warnings)
         made_of = f"{self.messages_per_user:,.1f} messages on average"
         show.print_costs(self.costs.payload_bits_per_user, made_of, self.costs, self.reports)
         clipped = max(self.reports.clipped - self.blank, 0)
@@ -54,7 +57,9 @@ class Released:
         if self.blank:
             users = show.plural(self.blank, "user")
             show.print_fact(
-                "Blank", f"{users} left a cell blank: counted nowhere, not even as other"
+                "Blank",
+                f"{users} left a cell blank: counted nowhere, not even as other",
+                "That number is the simulator's view, too.",
             )
 
 

@@ -240,7 +240,9 @@ def print_report(report: TrainingReport) -> None:
     show.print_reports(report.reports, clipped)
     if report.reports.left_out:
         show.print_fact(
-            "Left out", f"{report.reports.left_out:,} records beyond a person's first ones"
+            "Left out",
+            f"{report.reports.left_out:,} records beyond a person's first ones",
+            "That number is the simulator's view, too.",
         )
     chosen = [f"{name}: {why}" for name, why in made.choices.items()]
     show.print_fact("Chosen", *chosen, where=show.details)

@@ -169,7 +169,8 @@ class Result:
         lost = reports.asked - reports.accepted
         dropped = {"reports": f"{reports.accepted:,} of {reports.asked:,}"} if lost else {}
         bits = round(costs.payload_bits_per_user, 2)
-        cut = {"clipped": f"{reports.clipped:,} above the norm bound"} if reports.clipped else {}
+        above = f"{reports.clipped:,} above the norm bound: the simulator's view, not private"
+        cut = {"clipped": above} if reports.clipped else {}
         seeded = {"seed": f"{self.seed}: not private"} if self.seed is not None else {}
         return {
             "value": shape,

@@ -32,6 +32,7 @@ def test_a_result_as_json_leaves_the_simulator_s_view_apart(made):
     assert json.loads(json.dumps(found)) == found
     assert found["privacy"]["epsilon"] == result.privacy.epsilon
     assert found["value"] == result.value.tolist()
+    assert "60 above the norm bound: the simulator's view" in repr(result)
     assert "clipped" not in found["reports"]
     assert found["simulator_view"]["reports"]["clipped"] == 60
 

@@ -2,6 +2,7 @@
 
 import json
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -50,6 +51,10 @@ def test_runs_and_estimators_warn_once(case):
     assert "above 10" in weak_epsilon
 
 
+COUNTED = "--file", "a.csv", "--column", "a", "--seed", "1"
+GROUPED = "--bounds", "a=0:1", "--categories", "b=0,1", "--seed", "1"
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -57,9 +62,15 @@ def test_runs_and_estimators_warn_once(case):
         ("cost", "--n", "1000"),
         pytest.param(("compare", "--n", "1000"), marks=pytest.mark.full),
         ("sum", "--table", "wine", "--seed", "1"),
+        ("histogram", *COUNTED, "--categories", "a=0,1"),
+        ("quantiles", *COUNTED, "--bounds", "a=0:1"),
+        ("heavy-hitters", *COUNTED, "--bits", "8"),
+        ("sum", "--file", "a.csv", "--columns", "a", "--by", "b", *GROUPED),
     ],
 )
-def test_commands_say_it_in_json_and_to_people(arguments, monkeypatch, capsys):
+def test_commands_say_it_in_json_and_to_people(arguments, monkeypatch, capsys, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    Path("a.csv").write_text("a,b\n" + "0,0\n1,1\n" * 100)
     for form in ((), ("--json",)):
         given = ["shuffle-sim", *arguments, "--epsilon", "2", "--delta", "0.01", *form]
         monkeypatch.setattr("sys.argv", given)
@@ -67,7 +78,8 @@ def test_commands_say_it_in_json_and_to_people(arguments, monkeypatch, capsys):
             main()
         output, errors = capsys.readouterr()
         assert errors == ""
-        found = json.loads(output)["warnings"] if form else [output]
+        told = json.loads(output) if form else {"warnings": [output]}
+        found = told.get("run", told).get("warnings", told.get("warnings"))
         assert len(found) == 1
         assert "not below 1/n" in " ".join(found[0].split())
 
