@@ -28,7 +28,7 @@ from shuffle_sim.sampling.randomness import entropy_of
 from shuffle_sim.wire.codec import decode, encode
 from shuffle_sim.wire.messages import Tally
 
-FORMAT = 8  # also another where a round under way would be drawn in another way
+FORMAT = 9  # also another where a round under way would be drawn in another way
 
 
 class Checkpoint(Journal):

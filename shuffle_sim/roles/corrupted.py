@@ -1,13 +1,14 @@
 """The corrupted users of a block: their rows, values and reports, and what they send."""
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from shuffle_sim.arrays import Floats
 from shuffle_sim.protocol.adversary import Adversary, AttackContext, CallNext, Users, payload_of
-from shuffle_sim.sampling.randomness import Role, stream
+from shuffle_sim.sampling.randomness import Role
 from shuffle_sim.wire.frames import Context, Frame, Kind
 from shuffle_sim.wire.messages import Messages
 
@@ -50,7 +51,7 @@ def corrupted(
     adversary: Adversary,
     attack_context: AttackContext,
     context: Context,
-    entropy: int,
+    drawn: Callable[[int, Role, int], np.random.Generator],
     block: Users,
 ) -> Corrupted:
     """Let the corrupted users of a block act.
@@ -59,11 +60,11 @@ def corrupted(
         adversary: of the run.
         attack_context: what its users know.
         context: of the frames that answer the broadcast.
-        entropy: of the run.
+        drawn: stream of a round, role and index, as the run's generator draws it.
         block: all users of the block, asked or not.
     """
-    rng = stream(entropy, attack_context.round, Role.ADVERSARY, attack_context.block)
-    lasting = stream(entropy, 0, Role.COALITION, attack_context.block)
+    rng = drawn(attack_context.round, Role.ADVERSARY, attack_context.block)
+    lasting = drawn(0, Role.COALITION, attack_context.block)
     squad: Squad = []
     for member in adversary.members:
         chosen = (
@@ -91,7 +92,7 @@ def corrupted(
                 context,
                 user,
                 x,
-                stream(entropy, attack_context.round, Role.CORRUPTED, user),
+                drawn(attack_context.round, Role.CORRUPTED, user),
             )
     return acts
 

@@ -64,7 +64,7 @@ class Deployment:
         shuffler_shards: into how many shards the shuffler is split; block i is of shard i modulo
             their number.
         security: one of SECURITIES.
-        generator: one of `randomness.GENERATORS`; attackers draw from the first.
+        generator: one of `randomness.GENERATORS`, for honest and corrupted users alike.
         agreed: what rounds may ask; None: all that the protocol's users could answer.
     """
 

@@ -249,7 +249,7 @@ class UserShard(Keyed):
             block_rows=rows,
         )
         return corrupted(
-            adversary, attack_context, broadcast.context, self._deployment.entropy, everyone
+            adversary, attack_context, broadcast.context, self._deployment.stream, everyone
         )
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from shuffle_sim.sampling.chacha import ChaCha20
 from shuffle_sim.sampling.kernels import compiling, lanes
 
 Bits = NDArray[np.uint8]
@@ -50,7 +51,8 @@ def permuted(parts: Sequence[NDArray[Any]], rng: np.random.Generator) -> NDArray
         rng: the shuffler's stream.
     """
     size = sum(map(len, parts))
-    if not _worth_compiling(size):
+    stretched = not isinstance(rng.bit_generator, ChaCha20)  # a cryptographic one is not
+    if not (stretched and _worth_compiling(size)):
         return np.asarray(rng.permutation(np.concatenate(parts)))
     from shuffle_sim.sampling.compiled import draw_buckets, into_buckets, permute_buckets
 

@@ -12,9 +12,11 @@ from scipy import stats
 from protocols import SplitAndMixSum, VectorSum
 from shuffle_sim import ParameterError, Privacy
 from shuffle_sim.auditing.conformance import LawError, check_pmf
+from shuffle_sim.protocol.adversary import Coalition
 from shuffle_sim.sampling import exact
 from shuffle_sim.sampling.chacha import ChaCha20
 from shuffle_sim.sampling.randomness import Role, stream
+from shuffle_sim.sampling.shuffling import permuted
 
 ALARM = 1e-6
 SIZE = 30_000
@@ -47,6 +49,34 @@ def test_streams_are_apart_and_stay_where_they_are():
     assert len(firsts) == 16
     with pytest.raises(TypeError, match="stays where it is"):
         pickle.dumps(ChaCha20(bytes(32)))
+
+
+def test_a_large_pool_is_permuted_by_it_alone():
+    """A compiled kernel would stretch it to a statistical generator."""
+    words = np.arange(1 << 17, dtype=np.uint32)
+    assert np.array_equal(permuted([words], generator()), generator().permutation(words))
+
+
+def test_corrupted_users_draw_from_it_too():
+    """They know what they draw: from a statistical generator they could compute all others."""
+    seen = set()
+
+    class Looks(Coalition):
+        def corrupt(self, round_index, users, rng):
+            seen.add(type(rng.bit_generator))
+            return super().corrupt(round_index, users, rng)
+
+        def values(self, context, xs, rng):
+            seen.add(type(rng.bit_generator))
+            return xs
+
+        def report(self, user, x, call_next, rng):
+            seen.add(type(rng.bit_generator))
+            return call_next(x)
+
+    made, rows = VectorSum(n=40, d=2, g=3, b=9), np.zeros((40, 2))
+    run(made, rows, adversary=Looks(0.5), generator="chacha20")
+    assert seen == {ChaCha20}
 
 
 @pytest.mark.parametrize("bound", [1, 3, 2**40, 3 * 2**60, 2**62])
