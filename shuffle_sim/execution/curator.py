@@ -80,13 +80,18 @@ class Curator:
         """The released value, or the journaled one if the release is over already.
 
         Raises:
-            ParameterError: no release, one of users that do not exist, of what has no canonical
-                bytes, or of a session that is not open for it. Nothing is charged then.
+            ParameterError: no release, one of users that do not exist, of a smaller sensitivity
+                than its statistic's, of what has no canonical bytes, or of a session that is not
+                open for it. Nothing is charged then.
         """
         if not isinstance(release, Release):
             raise ParameterError("release", release, "None or a Release, as `plan` returns it")
         if release.cohort.stop > self._users:
             raise ParameterError("cohort", release.cohort.ranges, f"of {self._users} users")
+        given, least = release.sensitivity, release.statistic.sensitivity
+        if given.norm != least.norm or given.value < least.value:
+            allowed = f"{least.value:g} in {least.norm} or more, as the statistic proves it"
+            raise ParameterError("sensitivity", given, allowed)
         opened, public = self._session(release, index), release.public()
         if release.event is not None:
             # Rule 1 of docs/design.md: charged, then journaled, and only then drawn.

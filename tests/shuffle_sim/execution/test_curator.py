@@ -24,7 +24,14 @@ from shuffle_sim.execution.inprocess import InProcessRuntime
 from shuffle_sim.execution.journal import FILE
 from shuffle_sim.execution.runtime import HostLostError
 from shuffle_sim.privacy.events import GaussianEvent, NonPrivateEvent, PureEvent
-from shuffle_sim.privacy.mechanisms import Gaussian, L2Laplace, Mechanism, Noise, WithoutNoise
+from shuffle_sim.privacy.mechanisms import (
+    Gaussian,
+    L2Laplace,
+    Laplace,
+    Mechanism,
+    Noise,
+    WithoutNoise,
+)
 from shuffle_sim.privacy.sparse_vector import PROOF, AboveThreshold
 from shuffle_sim.privacy.trust import Trust
 from shuffle_sim.protocol.adversary import Dropout
@@ -553,6 +560,20 @@ def test_users_that_do_not_exist_are_refused_before_the_charge():
 
     with pytest.raises(ParameterError, match="cohort") as caught:
         run(Beyond(None), ROWS)
+    assert caught.value.ledger.charges == ()
+
+
+@pytest.mark.parametrize("typed", [Sensitivity(1.9, "l2", "-"), Sensitivity(9.0, "l1", "-")])
+def test_a_sensitivity_typed_by_hand_is_refused_before_the_charge(typed):
+    """Noise is scaled by it, and the charge is not."""
+
+    class Typed(Rounds):
+        def plan(self, state):
+            mechanism = self.mechanism if typed.norm == "l2" else Laplace(1.0)
+            return Release(Cohort.of(0, N), BallSum(1.0), typed, mechanism)
+
+    with pytest.raises(ParameterError, match=r"^sensitivity = ") as caught:
+        run(Typed(Gaussian(1.0)), ROWS)
     assert caught.value.ledger.charges == ()
 
 
