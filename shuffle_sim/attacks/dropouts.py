@@ -27,7 +27,7 @@ class CutOff(Dropout):
 
 
 class ChosenDropout(Dropout):
-    """Chosen after the query: the share `rate` of each block with the most telling values.
+    """Chosen after the query: on average the share `rate` of each block, of most telling values.
 
     Attributes:
         rate: share of the users.
@@ -45,4 +45,6 @@ class ChosenDropout(Dropout):
         values = context.honest.reshape(context.users.size, -1)
         score = np.linalg.norm(values, axis=1) if self.by == "norm" else values.sum(axis=1)
         order = np.argsort(score if self.by == "smallest" else -score, kind="stable")
-        return np.sort(context.users[order[: round(self.rate * context.users.size)]])
+        # On average that share: rounded, of a block of seven nobody would be a twentieth.
+        gone = int(self.rate * context.users.size + rng.random())
+        return np.sort(context.users[order[:gone]])

@@ -327,6 +327,16 @@ def test_chosen_dropouts_are_the_most_telling_of_their_block(by, score):
         )
 
 
+def test_few_of_small_blocks_are_chosen_as_often_as_stated():
+    """False-alarm rate 1e-6; to round a share of each block to nobody would be seen."""
+    runs = missing(ChosenDropout(0.05), range(80), block_size=8)
+    gone = [Counter(user // 8 for user in each) for each in runs]
+    assert {many for each in gone for many in each.values()} == {1}
+    hit = sum(len(each) for each in gone)  # of 2,000 blocks
+    assert stats.binomtest(hit, 2000, 0.4).pvalue > 1e-6
+    assert stats.binomtest(hit, 2000, 0.5).pvalue < 1e-6  # power
+
+
 @pytest.mark.parametrize("name", ["dropout", "leave", "blackout", "cut-off"])
 @pytest.mark.full
 def test_the_estimate_is_unbiased_under_dropouts(name):
