@@ -228,6 +228,15 @@ def test_a_bundle_made_for_anything_else_does_not_open(how):
     assert record.dropped == {"unknown-key" if how == "role" else "not-authentic": 1}
 
 
+def test_an_onion_does_not_say_who_sealed():
+    """A limit that docs/threats.md states: whoever is on the network may pass for a user."""
+    setting = Setting("onion")
+    view, record = setting.shuffled([setting.bundle(setting.boxes()), *setting.frames[1:]])
+    assert (record.accepted, record.singles, +record.dropped) == (N, 0, Counter())
+    assert setting.analyzer.receive(view)
+    assert not setting.analyzer.concluded().found.dropped
+
+
 def test_bad_messages_under_seal_are_found_by_the_analyzer():
     setting = Setting("onion")
     good = setting.boxes()
