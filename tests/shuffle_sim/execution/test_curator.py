@@ -569,6 +569,8 @@ def test_a_sensitivity_typed_by_hand_is_refused_before_the_charge(typed):
 
     class Typed(Rounds):
         def plan(self, state):
+            if state:
+                return None
             mechanism = self.mechanism if typed.norm == "l2" else Laplace(1.0)
             return Release(Cohort.of(0, N), BallSum(1.0), typed, mechanism)
 
