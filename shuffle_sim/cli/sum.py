@@ -36,7 +36,7 @@ from shuffle_sim.data.moments import (
 )
 from shuffle_sim.data.population import Unit
 from shuffle_sim.data.tables import Table
-from shuffle_sim.errors import ParameterError
+from shuffle_sim.errors import ParameterError, refuse_given
 from shuffle_sim.execution.costs import Costs
 from shuffle_sim.execution.options import Execution
 from shuffle_sim.execution.plain import SIMULATOR_VIEW
@@ -85,10 +85,11 @@ def sum_command(
 
     Example: shuffle-sim sum --file visits.csv --person patient --bounds dose=0:10
     """
+    more = {"variance": variance or None, "rounds": None if rounds == 1 else rounds}
     if by is not None:
-        useless = {"attack": attack, "variance": variance or None, **noise.given, **vars(data)}
-        useless |= dict.fromkeys(["honest_fraction", "columns", *vars(Source())])
-        left_out(useless | {"rounds": None if rounds == 1 else rounds}, "sum --by")
+        useless = {"attack": attack, **more, **noise.given, **vars(data)}
+        taken = dict.fromkeys(["honest_fraction", "columns", *vars(Source())])
+        left_out(useless | taken, "sum --by")
         file = Source(**{each.name: getattr(data, each.name) for each in fields(Source)})
         counted = CountsRun(file, privacy, host, execution, output)
         by_group(counted, data.columns, by, noise.honest_fraction)
@@ -96,7 +97,6 @@ def sum_command(
     source, budget, share = load(data, target=False), privacy.budget, data.choose_bounds
     view = per_user(source)  # one row for each user, in the table's units
     n, d = len(view.rows), len(source.columns) * (2 if variance else 1)
-
     spec: dict[str, Any] = {"n": n, "d": d, "scalar": False, "rounds": rounds}
 
     def made(left: Privacy) -> Any:
@@ -104,11 +104,8 @@ def sum_command(
 
     asked = within = made(budget)
     if share is not None:
-        if variance:
-            raise ParameterError("variance", variance, "left out with --choose-bounds")
-        if rounds != 1:
-            allowed = "1 with --choose-bounds: each round would choose, and pay, again"
-            raise ParameterError("rounds", rounds, allowed)
+        # Each round would choose, and pay, again.
+        refuse_given(more, "left out with --choose-bounds")
         asked = ChosenBounds.calibrated(
             made,
             n=n,
