@@ -17,26 +17,33 @@ from shuffle_sim.arrays import Floats
 from shuffle_sim.auditing.conformance import LawError, naming
 from shuffle_sim.auditing.plan import UncheckedError
 from shuffle_sim.auditing.release_law import (
+    chances_above,
     check_digits,
     check_distance,
+    check_tails,
     check_uniform,
     digits_of,
     threshold_uniform,
     uniform_of,
 )
+from shuffle_sim.auditing.scores import LEVELS, judge
 from shuffle_sim.auditing.sequences import check_lags
 from shuffle_sim.data.persons import population_for
 from shuffle_sim.data.population import InMemory, Population
 from shuffle_sim.errors import ShuffleSimError
 from shuffle_sim.execution.engine import run
+from shuffle_sim.privacy.mechanisms import Exponential, Gaussian, Laplace
 from shuffle_sim.privacy.sparse_vector import AboveThreshold
 from shuffle_sim.protocol.release import CentralAlgorithm, Release, WholeStatistic
+from shuffle_sim.sampling.randomness import entropy_of
 
 _SECONDS = 1.0
 """Of processor time for runs, and as much for the neighbours; sixty times as much if thorough."""
 _FEWEST, _MOST = 12, 600  # runs
 _NEAR = 1e-11  # standardised draws that are so near are one
 _STATES = 60  # at which neighbours are compared
+_MECHANISMS, _ASKED, _OPENED, _DRAWN = 4, 3000, 10_000, 1 << 18  # looked at; times; draws
+_CHOICES, _FAR = 8, 6.0  # of an exponential mechanism; the log-odds of the last and the first
 
 
 def value_of(release: Release, data: Population) -> Any:
@@ -180,9 +187,13 @@ class Runs:
                 )
             drawn.append(mine)
         if any(drawn):
-            self._independent(drawn, np.concatenate([*digits, np.empty((0, 3))]), alarm)
+            every = np.concatenate([*digits, np.empty((0, 3))])
+            self._independent(drawn, every, 4 * alarm / 5)
         else:
             self._released_differ()
+        mechanisms = {repr(each.release.mechanism): each.release for each in self.runs[0]}
+        for one in (kept := [*mechanisms.values()][:_MECHANISMS]):
+            check_mechanism(one, alarm / 5 / len(kept))
         if unknown:
             raise UncheckedError(f"{', '.join(sorted(unknown))}: no law of its noise")
 
@@ -197,7 +208,13 @@ class Runs:
             by_width.setdefault(len(one), []).append(one)
         for same in by_width.values():
             check_uniform(np.array(same), alarm / 5 / len(by_width))
-        check_lags(2 * row[None] - 1, 1 / 3, alarm / 5, "noise of releases")
+        check_lags(2 * row[None] - 1, 1 / 3, alarm / 10, "noise of releases")
+        check_tails(row, alarm / 20)
+        places = max(map(len, drawn))
+        for place in range(places):
+            mine = np.concatenate([each[place] for each in drawn if place < len(each)])
+            with naming(f"release {place}"):
+                check_uniform(mine[:, None], alarm / 20 / places)
         # Every two numbers of a run, also of two releases, over all runs.
         long = min(sum(map(len, mine)) for mine in drawn)
         if min(map(len, drawn)) > 1:
@@ -209,6 +226,40 @@ class Runs:
         floats = [each.tobytes() for each in last if each.dtype.kind == "f" and each.size]
         if len(floats) > 1 and len(set(floats)) == 1:
             raise LawError(f"{len(floats)} runs without a seed release the same")
+
+
+def check_mechanism(release: Release, alarm: float) -> None:
+    """The mechanism itself, far more often than runs call it, and on values that are near a choice.
+
+    Raises:
+        LawError: it has another law; by chance with probability `alarm`.
+    """
+    mechanism, size = release.mechanism, release.sensitivity.value
+    rng, seen = np.random.default_rng(entropy_of(None)), list[Floats]()
+    if isinstance(mechanism, AboveThreshold):
+        unit = mechanism.sensitivity / mechanism.epsilon
+        value, opened = (
+            np.array(mechanism.threshold + _FAR * unit),
+            rng.integers(2**62, size=_OPENED),
+        )
+        asked = [mechanism.sample(value, size, rng, np.random.default_rng(one)) for one in opened]
+        passes = float(chances_above(mechanism, [float(value)])[0].mean())
+        sums, spread = LEVELS * np.array([float(sum(asked))]), passes * (1 - passes) * _OPENED
+        mean, most = np.array([LEVELS * passes * _OPENED]), np.array([LEVELS**2 * spread])
+        judge(sums, mean, most, alarm, "sessions that pass")
+    elif isinstance(mechanism, Exponential):
+        utilities = np.linspace(0.0, _FAR / mechanism.epsilon, _CHOICES) * size
+        for _ in range(_ASKED):
+            found = uniform_of(release, utilities, mechanism.sample(utilities, size, rng), rng)
+            seen += [] if found is None else [found]
+    elif isinstance(mechanism, Gaussian | Laplace):
+        zeros = np.zeros(_DRAWN)
+        found = uniform_of(release, zeros, mechanism.sample(zeros, size, rng), rng)
+        seen += [] if found is None else [found]
+    if seen:
+        with naming(f"{type(mechanism).__name__} itself"):
+            check_uniform(np.concatenate(seen)[:, None], alarm / 2)
+            check_tails(np.concatenate(seen), alarm / 2)
 
 
 def check_distinct(uniform: Floats, alarm: float) -> None:

@@ -29,7 +29,8 @@ from shuffle_sim.privacy.tested_release import TestedGaussian, TestedReleaseEven
 from shuffle_sim.protocol.release import Release
 
 _SLACK = 1e-6  # of floating point, relative
-_PAIRS = 40  # coordinates of which every two are compared
+_PAIRS = 300  # coordinates of which every two are compared, at most
+_ENDS = np.exp2(-np.arange(3.0, 15.0))  # tails of the noise
 _DIGITS = 26  # binary digits behind the point of noise in units of its spread
 _SURE = 1e3  # times the spread: of larger numbers those digits are lost
 _LEVELS = 2000  # of the noise of a threshold
@@ -68,7 +69,8 @@ def check_release(release: Release, values: list[Any], drawn: list[Any], alarm: 
     found = [uniform_of(release, value, each, rng) for value, each in pairs]
     if any(each is None for each in found):
         return False
-    check_uniform(np.array(found), alarm / 2)
+    check_uniform(np.array(found), alarm / 4)
+    check_tails(np.array(found), alarm / 4)
     fine = [digits_of(release, value, each, rng) for value, each in pairs]
     check_digits(np.concatenate(fine), alarm / 2)
     return True
@@ -225,16 +227,21 @@ def check_digits(digits: Floats, alarm: float) -> None:
             check_uniform(column[:, None], alarm / len(digits.T))
 
 
+def chances_above(mechanism: AboveThreshold, values: list[float]) -> list[Floats]:
+    """With which chance each value is above each of many equally likely thresholds."""
+    share = (np.arange(_LEVELS) + 0.5) / _LEVELS
+    unit = mechanism.sensitivity / mechanism.epsilon
+    levels = mechanism.threshold + scipy.stats.laplace.ppf(share, scale=unit / SHARE)
+    scale = 2 * unit / (1 - SHARE)
+    return [scipy.stats.laplace.sf(levels - float(each), scale=scale) for each in values]
+
+
 def threshold_uniform(
     mechanism: AboveThreshold, values: list[float], answers: list[bool], rng: np.random.Generator
 ) -> Floats:
     """The answers of one session, each by its law after those before: uniform numbers."""
-    share = (np.arange(_LEVELS) + 0.5) / _LEVELS
-    unit = mechanism.sensitivity / mechanism.epsilon
-    levels = mechanism.threshold + scipy.stats.laplace.ppf(share, scale=unit / SHARE)
     weights, found = np.full(_LEVELS, 1 / _LEVELS), []
-    for value, answer in zip(values, answers, strict=True):
-        above = scipy.stats.laplace.sf(levels - float(value), scale=2 * unit / (1 - SHARE))
+    for above, answer in zip(chances_above(mechanism, values), answers, strict=True):
         passes, spread = float(weights @ above), rng.random()
         found.append(passes * spread if answer else passes + (1 - passes) * spread)
         weights = weights * (above if answer else 1 - above)
@@ -253,13 +260,31 @@ def check_uniform(numbers: Floats, alarm: float) -> None:
     spread = np.broadcast_to(len(numbers) * variances, sums.shape)
     judge(sums, 0 * sums, spread, alarm / 3, "noise: score, coordinate")
     judge(sums.sum(1), 0 * sums[:, 0], spread.sum(1), alarm / 3, "noise of all: score")
-    few = (found - means)[..., :_PAIRS]
+    chosen = np.random.default_rng(found.shape[2]).permutation(found.shape[2])[:_PAIRS]
+    few = (found - means)[..., chosen]
     upper = np.triu_indices(few.shape[2], 1)
     if len(upper[0]):
         # Scores are LEVELS/2 from their mean at most; `judge` expects no more than LEVELS.
         products = np.stack([(each.T @ each)[upper] for each in few]) / (LEVELS / 4)
         most = np.broadcast_to(len(numbers) * variances**2 / (LEVELS / 4) ** 2, products.shape)
         judge(products, 0 * products, most, alarm / 3, "noise: score, two coordinates")
+
+
+def check_tails(numbers: Floats, alarm: float) -> None:
+    """Uniform and independent numbers come to both ends as often: noise is not cut.
+
+    Counts are held to Chernoff's bound of Poisson's law, which holds for independent events.
+    """
+    ends = np.array([[(x < depth).sum() for depth in _ENDS] for x in (numbers, 1 - numbers)])
+    found = np.stack([*ends, ends.sum(axis=0)]).astype(float)
+    means = numbers.size * _ENDS * np.array([[1.0], [1.0], [2.0]])
+    exponent = scipy.special.xlogy(found, found / means) - found + means
+    if (exponent > math.log(2 * exponent.size / alarm)).any():
+        end, depth = np.unravel_index(int(np.argmax(exponent)), exponent.shape)
+        raise LawError(
+            f"noise comes {found[end, depth]:,.0f} times to a tail of {_ENDS[depth]:.2g}, "
+            f"expected is {means[end, depth]:,.1f}"
+        )
 
 
 def _gaussian(event: Any, noise: Floats) -> Floats:

@@ -1,18 +1,22 @@
 """Curators with a defect: of their noise, for each mechanism, and of what they state."""
 
 import dataclasses
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from protocols import CentralSum
+from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.execution import curator
 from shuffle_sim.privacy import discrete
 from shuffle_sim.privacy.bounds import gamma
 from shuffle_sim.privacy.discrete import GridLaplace
 from shuffle_sim.privacy.grid_noise import GridBinomial
-from shuffle_sim.privacy.mechanisms import Gaussian, L2Laplace, LocalGaussian
+from shuffle_sim.privacy.mechanisms import Exponential, Gaussian, L2Laplace, LocalGaussian
+from shuffle_sim.privacy.sparse_vector import SHARE, AboveThreshold
+from shuffle_sim.protocol.release import Release, Sensitivity, Statistic
 from shuffle_sim.sampling import randomness
 
 
@@ -119,17 +123,132 @@ def size_of_one(patch):
     patch.setattr(Gaussian, "noise", noise)
 
 
+def tails_redrawn(patch):
+    """What lies beyond three standard deviations is drawn again."""
+    true = Gaussian.noise
+
+    def noise(self, rng, d):
+        found, again = true(self, rng, d), true(self, rng, d)
+        return np.where(np.abs(found) > 3 * self.noise_multiplier, again, found)
+
+    patch.setattr(Gaussian, "noise", noise)
+
+
+def far_coordinates(patch):
+    """Two coordinates of 50, none of them among the first 40, have nearly one draw."""
+    true = Gaussian.noise
+
+    def noise(self, rng, d):
+        found = true(self, rng, d)
+        found[49] = 0.95 * found[44] + math.sqrt(1 - 0.95**2) * found[49]
+        return found
+
+    patch.setattr(Gaussian, "noise", noise)
+
+
+def one_of_twenty(patch):
+    """One release of 20 has a third of its noise."""
+    answer, true, now = curator.Curator.answer, Gaussian.noise, [0]
+
+    def answered(self, release, index):
+        now[0] = index
+        return answer(self, release, index)
+
+    def noise(self, rng, d):
+        return true(self, rng, d) / (3 if now[0] == 12 else 1)
+
+    patch.setattr(curator.Curator, "answer", answered)
+    patch.setattr(Gaussian, "noise", noise)
+
+
+def scores_by_more(patch):
+    """An exponential mechanism takes utilities times 1.3."""
+    true = Exponential.sample
+
+    def sample(self, value, sensitivity, rng):
+        return true(self, 1.3 * np.asarray(value, float), sensitivity, rng)
+
+    patch.setattr(Exponential, "sample", sample)
+
+
+def threshold_bare(patch):
+    """The threshold of a session has no noise."""
+
+    def sample(self, value, sensitivity, rng, opened=None):
+        scale = 2 * sensitivity / self.epsilon / (1 - SHARE)
+        return bool(value + rng.laplace(scale=scale) >= self.threshold)
+
+    patch.setattr(AboveThreshold, "sample", sample)
+
+
+@dataclasses.dataclass(frozen=True)
+class Few(Statistic):
+    """Sums of clipped numbers: of one column, or of several as utilities; they are all alike."""
+
+    columns: int
+
+    @property
+    def sensitivity(self):
+        return Sensitivity(1.0, "range" if self.columns > 1 else "l2", "clipped to [0, 1]")
+
+    def __call__(self, total, users):
+        found = total(self.part)
+        return found if self.columns > 1 else found[0]
+
+    def part(self, rows):
+        return np.clip(rows[:, : self.columns], 0.0, 1e-3).sum(axis=0)
+
+
+class Chooses(CentralSum):
+    """One release by a mechanism that chooses; its values are far from where it would waver."""
+
+    asks: tuple[Any, int] = Exponential(0.3), 3
+
+    def init(self):
+        return 0
+
+    def plan(self, state):
+        mechanism, columns = self.asks
+        return None if state else Release.of(Cohort.of(0, self.n), Few(columns), mechanism)
+
+    def update(self, state, released):
+        return 1
+
+    def result(self, state):
+        return np.zeros(self.d)
+
+
+class Tests(Chooses):
+    """The same of a test."""
+
+    asks = AboveThreshold(3.0, -30.0, 1.0), 1
+
+
 class Thrice(CentralSum):
     """Three sums of the curator."""
 
     def init(self):
         return 0
 
+    releases = 3
+
     def plan(self, state):
-        return None if state == 3 else self._release
+        return None if state == self.releases else self._release
 
     def update(self, state, released):
         return state + 1
+
+
+class Twenty(Thrice):
+    """Twenty of them."""
+
+    releases = 20
+
+
+class Wide(Thrice):
+    """Sums of rows of 50 numbers."""
+
+    columns = 50
 
 
 class Later(Thrice):
@@ -179,6 +298,11 @@ CURATED: dict[str, tuple[Any, Callable[[Any], object] | None, str]] = {
     "directions come twice": (_with(L2Laplace(0.2, 3)), _of_direction("way"), FRESH),
     "directions in a plane": (_with(L2Laplace(0.2, 3)), _of_direction(""), FRESH),
     "even integers": (_with(GridLaplace(0.5, 3)), even_integers, FRESH),
+    "tails drawn again": (Thrice, tails_redrawn, FRESH),
+    "scores by more": (Chooses, scores_by_more, FRESH),
+    "a threshold without noise": (Tests, threshold_bare, FRESH),
+    "far coordinates alike": (Wide, far_coordinates, FRESH),
+    "one of twenty with less": (Twenty, one_of_twenty, FRESH),
     "coins for all coordinates": (_with(_BINOMIAL), one_draw_for_all, FRESH),
 }
 """Curators with a defect, and the check that must catch it."""
@@ -186,7 +310,8 @@ CURATED: dict[str, tuple[Any, Callable[[Any], object] | None, str]] = {
 
 def curated(kind: Any) -> tuple[Any, np.ndarray, np.ndarray]:
     """An algorithm and two neighbouring tables."""
-    first = np.random.default_rng(8).normal(size=(30, 3)) / 5
+    d = getattr(kind, "columns", 3)
+    first = np.random.default_rng(8).normal(size=(30, d)) / 5
     second = first.copy()
-    first[0], second[0] = np.eye(3)[0], -np.eye(3)[0]
-    return kind(n=30, d=3, mechanism=Gaussian(30.0), delta=1e-6), first, second
+    first[0], second[0] = np.eye(d)[0], -np.eye(d)[0]
+    return kind(n=30, d=d, mechanism=Gaussian(30.0), delta=1e-6), first, second
