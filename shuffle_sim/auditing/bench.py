@@ -29,7 +29,7 @@ ROUNDS = 250  # in which every user is looked at
 QUICK = 50  # of them that a cryptographic generator draws
 _ODD = np.nan, -np.inf
 _OTHERS = 4  # coordinates, at most, that rows are the ends of
-BLOCK = 96
+BLOCK, _UNEVEN = 96, 67  # users of a block; 67 leaves 3 of any 4, 8, 16, 32 or 64
 _BITS = 5e7  # messages of all rounds at literal fidelity
 NEAR = 1e-3, 1e-6  # from the ends of the range
 COUNTS = 5e6  # counts of all rounds
@@ -218,9 +218,10 @@ class Bench:
         way: Way = FIRST,
         *,
         query: Query | None = None,
+        size: int = BLOCK,
     ) -> Frames:
         """The frames of the shard's users for these rounds; with a query, of what it asks."""
-        deployment, query = self.deployment(fidelity, way), query or Datum()
+        deployment, query = self.deployment(fidelity, way, size), query or Datum()
         rows = self.data(self.users)
         if isinstance(query, Multiples):
             factors = np.random.default_rng([self.entropy, 7]).choice(_FACTORS, len(rows))
@@ -269,8 +270,10 @@ class Bench:
         seen = np.empty((sum(map(len, ways.values())), users, self.labels), np.int64)
         for place, (way, rounds) in enumerate(ways.items()):
             query = Multiples() if place % 2 and self.scales else Datum()
-            drawn = self.frames(fidelity, users, rounds, way, query=query)
-            for index, frames in zip(rounds, drawn, strict=True):
+            drawn: Frames = []
+            for each, size in ((rounds[::2], BLOCK), (rounds[1::2], _UNEVEN)):
+                drawn += self.frames(fidelity, users, each, way, query=query, size=size)
+            for index, frames in zip([*rounds[::2], *rounds[1::2]], drawn, strict=True):
                 found = np.concatenate(self.sums(fidelity, frames))
                 if len(found) != users:
                     raise LawError(f"{len(found)} reports of {users} users")

@@ -1,6 +1,8 @@
 """The checks of an audit: what users send against its exact law, and what a shuffler shows."""
 
 import warnings
+from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -20,11 +22,13 @@ from shuffle_sim.auditing.company import Company
 from shuffle_sim.auditing.conformance import LawError, check_pmf, naming
 from shuffle_sim.auditing.joint import JointLaw
 from shuffle_sim.auditing.plan import KINDS
-from shuffle_sim.auditing.scores import judge, ranked, scored, scores
+from shuffle_sim.auditing.scores import judge, ranked, scored, scores, stacked, summed
 from shuffle_sim.auditing.sequences import check_lags, check_products
-from shuffle_sim.auditing.shares import check_shares
+from shuffle_sim.auditing.shares import check_rows, check_shares
 from shuffle_sim.auditing.stated import check_event
 from shuffle_sim.auditing.viewing import check_orders
+from shuffle_sim.data.cohort import Cohort
+from shuffle_sim.data.population import InMemory
 from shuffle_sim.errors import WeakPrivacyWarning
 from shuffle_sim.execution.engine import run
 from shuffle_sim.execution.options import Execution
@@ -33,6 +37,9 @@ from shuffle_sim.sampling.randomness import GENERATORS, Role, stream
 _FRAMES = 64  # sums of a block and label that are compared
 _DRAWS = 200  # of the definition, for each type of user
 _DEFINED = 2e7  # messages of all of them
+_LONG_BLOCK = 3_000  # users whose shares are looked at in a row
+_TOGETHER, _FOUND, _FEW_LABELS = 12, 80, 64  # users of a block who hold one datum; data, labels
+_OUTCOMES = 2e5  # of reports on all those data
 _OFTEN = 200_000  # reports on one datum
 _MORE = 8  # times as many samples of the total noise, at most
 _ROUNDED = 4e7  # values that are rounded for them
@@ -102,13 +109,64 @@ class Checks(Company):
                 np.concatenate([block.symbols for block in self.messages(frames)])
                 for frames in self.frames("literal", users, rounds, way)
             ]
-            check_shares(np.stack(seen).astype(np.int64), modulus, rng, self.alarm / 2)
+            check_shares(np.stack(seen).astype(np.int64), modulus, rng, self.alarm / 4)
+            self._long_shares(way, self.alarm / 4)
+
+    def _long_shares(self, way: Way, alarm: float) -> None:
+        """No share of a long block comes again, turned or not, with the same or another sign."""
+        users = max(2, int(min(_LONG_BLOCK, 1e6 / self.randomizer.report_messages)))
+        deployment = self.deployment("literal", way, users)
+        deployment = replace(deployment, protocol=BenchRound(users, self.protocol.spec, 1.0))
+        rows = self.shaped(np.repeat(self.inside[:1], users, axis=0))
+        shard = self.shard(deployment, InMemory(rows), deployment.blocks())
+        (frames,) = self.answered(shard, self.round(Cohort.of(0, users)), range(1))
+        row = self.messages(frames)[0].symbols[..., :-1].reshape(1, -1).astype(np.int64)
+        check_rows(row, self.randomizer.alphabet.symbols, alarm)
 
     def tallies(self) -> None:
         """Sums of blocks, as the shard sends them, drawn in every way."""
+        alarm = self.alarm / 2 / len(self.ways())
         for way in self.ways():
             with naming(", ".join(way)):
-                self._tallies(way, self.alarm / len(self.ways()))
+                self._tallies(way, alarm)
+                self._tallies_alike(way, alarm)
+
+    @cached_property
+    def _held_alike(self) -> tuple[Floats, list[list[Floats]]]:
+        """Data that all users of a block hold, and laws of their sums, label by label."""
+        labels = min(self.labels, _FEW_LABELS)
+        room = max(1, int(_OUTCOMES / labels / len(self.pmfs[0][0])))
+        more = self._searched(np.random.default_rng([self.entropy, 20]), min(_FOUND, room))
+        data, inside = (np.concatenate([each, more])[-room:] for each in (self.rows, self.inside))
+        return data, [
+            [self.wrapped(summed([(self.pmf(x, each), _TOGETHER)])) for each in range(labels)]
+            for x in inside
+        ]
+
+    def _tallies_alike(self, way: Way, alarm: float) -> None:
+        """Sums of blocks whose users all hold one datum: of the types, and some that are searched.
+
+        What is left out where all hold the same, or what few hold, a mixed block does not show.
+        """
+        data, laws = self._held_alike
+        users = len(data) * _TOGETHER
+        deployment = self.deployment("aggregate", way, _TOGETHER)
+        deployment = replace(deployment, protocol=BenchRound(users, self.protocol.spec, 1.0))
+        rows = InMemory(self.shaped(np.repeat(data, _TOGETHER, axis=0)))
+        shard = self.shard(deployment, rows, deployment.blocks())
+        asked = self.answered(shard, self.round(Cohort.of(0, users)), range(_FOUND))
+        seen = np.array([[self.sums("aggregate", [one])[0][0] for one in each] for each in asked])
+        index, labels = self.index(seen, _TOGETHER), len(laws[0])
+        tests = [
+            scored(index[:, at, label], law)
+            for at, each in enumerate(laws)
+            for label, law in enumerate(each)
+        ]
+        found, means, most = (each.reshape(len(data), labels, 2) for each in stacked(tests))
+        judge(found, means, most, alarm / 2, "datum that all users of a block hold, label, score")
+        last = np.s_[:, self.group - 1 :: self.group]  # of each group: they are independent
+        found, means, most = (each[last].sum(axis=1) for each in (found, means, most))
+        judge(found, means, most, alarm / 2, "datum that all users of a block hold, score")
 
     def _tallies(self, way: Way, alarm: float) -> None:
         blocks = -(-self.users // BLOCK)

@@ -121,6 +121,10 @@ class Company(Draws):
         law = summed(
             [(self.pmfs[kind][label], int(count)) for kind, count in zip(kinds, many, strict=True)]
         )
+        return self.wrapped(law)
+
+    def wrapped(self, law: Floats) -> Floats:
+        """The law of a sum as it is sent."""
         modulus = getattr(self.randomizer, "modulus", len(law))
         if len(law) <= modulus:
             return law

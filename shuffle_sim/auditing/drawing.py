@@ -30,6 +30,8 @@ _ROUNDS = *range(24), 31, 32, 33, 64, 128, 256, 1 << 10, 1 << 16, 1 << 20, (1 <<
 _LONG = 600_000  # draws of a block beyond every kernel's pieces, at most
 _STRONG = 5_000  # of them that a cryptographic generator makes
 _SUMS = 96  # of such a block
+_STREAMS, _SYSTEMS = 1 << 15, 1 << 17  # streams, and entropies of the system, two by two
+_RAW, _SINGLE = 1 << 20, 1 << 16  # words of a stream: at once, and one by one
 _DATA, _TURNS = 15, 1 << 10  # data that are tried, of so many coordinates at most
 
 
@@ -74,12 +76,22 @@ class Draws(Searches):
             words = np.array([rng.bytes(32) for rng in begun])
             if len(np.unique(words)) < len(words):
                 raise LawError(f"{generator}: two streams with other keys are one")
+            many = (drawn.stream(key, Role.USERS, 0).bit_generator for key in range(_STREAMS))
+            first = np.array([each.random_raw(1)[0] for each in many])
+            long = [drawn.stream(1 << 20, Role.USERS, 0) for _ in range(2)]
+            row = np.concatenate([long[0].bit_generator.random_raw(_RAW)])
+            one = long[1].integers(0, 1 << 64, _SINGLE, np.uint64)
+            if any(len(np.unique(each)) < len(each) for each in (first, row, one)):
+                raise LawError(f"{generator}: words of a stream, or of two, are the same")
             bits = np.array([np.frombuffer(rng.bytes(256), np.uint8) for rng in begun[-300:]])
             signs = np.asarray(2.0 * np.unpackbits(bits, axis=1) - 1, np.float64)
             check_frames(signs, np.ones(signs.shape[1]), self.alarm / 4, f"{generator}: streams")
         fresh = np.array([list(entropy_of(None).to_bytes(16, "big")) for _ in range(256)], np.uint8)
         ones = np.unpackbits(fresh, axis=1).sum(axis=0)
-        if len(np.unique(fresh, axis=0)) < len(fresh) or not ((ones > 64) & (ones < 192)).all():
+        if (
+            len({entropy_of(None) for _ in range(_SYSTEMS)}) < _SYSTEMS
+            or not ((ones > 64) & (ones < 192)).all()
+        ):
             raise LawError("the entropy of runs without a seed is not random")
 
     def streams(self) -> None:

@@ -20,7 +20,7 @@ from shuffle_sim.auditing.tails import judge_tails, tail_sums
 
 _CELLS = 256  # of which an outcome is one, at most
 _PAIRED = 600  # users of whom every two are compared
-_LABELS = 64  # labels, likewise
+_LABELS, _PRODUCTS = 256, 4e8  # labels, likewise; products of their scores in all rounds
 
 
 class JointLaw:
@@ -90,14 +90,22 @@ class JointLaw:
     def _cells(self, counts: Ints) -> Iterator[tuple[Floats, Floats, Floats, str]]:
         rounds, users, labels = counts.shape
         found, means, variances = (np.empty((2, users, labels)) for _ in range(3))
+        by_round = np.zeros((2, rounds))
         for kind, label, pmf in self._each():
             mine = self.types == kind
             seen = inside(counts[:, mine, label], pmf)
             for index, score in enumerate(scores(pmf)):
-                found[index, mine, label] = score.of[seen].sum(axis=0)
+                drawn = score.of[seen]
+                found[index, mine, label] = drawn.sum(axis=0)
+                if label % self.group == self.group - 1:
+                    by_round[index] += drawn.sum(axis=1)
                 means[index, mine, label] = rounds * score.mean
                 variances[index, mine, label] = rounds * score.variance
         yield found, means, variances, "score, user, label"
+        apart = np.s_[:, :, self.group - 1 :: self.group]
+        expected, spread = (each[apart].sum(axis=(1, 2)) / rounds for each in (means, variances))
+        mean, most = (np.repeat(each[:, None], rounds, axis=1) for each in (expected, spread))
+        yield by_round, mean, most, "score, round"
         yield *(each.sum(axis=1) for each in (found, means, variances)), "score, label"
         if self.group == 1:
             yield *(each.sum(axis=2) for each in (found, means, variances)), "score, user"
@@ -130,8 +138,9 @@ class JointLaw:
         """Products of the scores of every two labels of a user, of different groups."""
         labels = np.sort(rng.permutation(self.labels)[:_LABELS])
         products, variances = np.zeros((2, len(labels), len(labels)))
+        step = 1 + int(counts.size / counts.shape[2] * len(labels) ** 2 / _PRODUCTS)
         for kind in np.unique(self.types):
-            seen = counts[:, self.types == kind]
+            seen = counts[::step, self.types == kind]
             known = [scores(self.pmfs[kind][label])[0] for label in labels]
             centred = np.stack(
                 [

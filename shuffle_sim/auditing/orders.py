@@ -93,7 +93,8 @@ def check_tags(views: NDArray[np.integer], sent: Ints, alarm: float) -> None:
     _check_table(places, alarm / 8, "the place in which a message is sent and shown")
     check_half((places[:, : size // 2] < size // 2).sum(axis=1), size, size // 2, alarm / 8)
     _check_pairs(places, alarm / 8)
-    _check_ends(places, alarm / 8)
+    _check_ends(places, alarm / 16)
+    _check_falls(places, alarm / 16)
     if size > _FEW:
         _check_distances(places, alarm / 8)
     else:
@@ -165,6 +166,20 @@ def _check_ends(places: NDArray[np.intp], alarm: float) -> None:
         stays = int((places[:, shown] == sent).sum())
         if stays and scipy.stats.binom.sf(stays - 1, views, 1 / size) < alarm / 4:
             raise LawError(f"in {stays} of {views} views message {sent:,} is shown at {shown}")
+
+
+def _check_falls(places: NDArray[np.intp], alarm: float) -> None:
+    """How often an order and its inverse fall: seldomer where messages were merged a few times.
+
+    The falls of a uniform order are a sum of independent coins (Harper 1967), of variance
+    (n + 1)/12.
+    """
+    views, size = places.shape
+    falls = np.array([(np.diff(each) < 0).sum(axis=1) for each in (places, places.argsort(axis=1))])
+    for found, many in ((falls, 1), (falls.sum(axis=1), views)):
+        means = np.full(found.shape, LEVELS * many * (size - 1) / 2)
+        spread = np.full(found.shape, LEVELS**2 * many * (size + 1) / 12)
+        judge(LEVELS * found.astype(float), means, spread, alarm / 2, "falls of an order")
 
 
 def _check_moves(places: NDArray[np.intp], alarm: float) -> None:

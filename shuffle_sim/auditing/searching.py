@@ -1,14 +1,16 @@
 """Where an audit looks: data outside the domain, in other company, and those that are searched."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import chain, product
 
 import numpy as np
 
 from shuffle_sim.arrays import Floats, Scaled, Values, dense
-from shuffle_sim.auditing.bench import Bench
-from shuffle_sim.auditing.conformance import LawError
-from shuffle_sim.auditing.scores import judge, scored
+from shuffle_sim.auditing.bench import Bench, BenchRound, Way
+from shuffle_sim.auditing.conformance import LawError, naming
+from shuffle_sim.auditing.scores import judge, scored, stacked
+from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.population import InMemory
 from shuffle_sim.roles.block_rows import BlockRows
 from shuffle_sim.roles.users import admitted
@@ -16,6 +18,7 @@ from shuffle_sim.sampling.kernels import using
 
 _SEARCHED = 120  # reports on each datum that is searched
 _FACTORS = 0.1, -1.0, 7.0  # of rows that are given as multiples
+_SENT = 60  # rounds in which a shard's users hold them
 _COMPANY = 5_000  # rows that are admitted together
 _CLIMBED = 16  # data around which is searched again
 
@@ -90,12 +93,14 @@ class Searches(Bench):
         """Many data, near the ends and anywhere: each has its law; the farthest are climbed."""
         rng = np.random.default_rng([self.entropy, 10])
         data = self._searched(rng, self.searched)
-        for kernel in dict.fromkeys(way[0] for way in self.ways()):
-            with using(kernel):
-                far = self._held(data, rng, _SEARCHED, self.alarm / 4)
+        for way in {way[0]: way for way in reversed(self.ways())}.values():
+            with using(way[0]), naming(", ".join(way)):
+                far = self._held(data, rng, _SEARCHED, self.alarm / 8)
                 best = data[np.argsort(-far)[: min(_CLIMBED, 1 + len(data) // 12)]]
                 near = np.concatenate([best, self._moved(best, rng), self._moved(best, rng)])
-                self._held(near, rng, 4 * _SEARCHED, self.alarm / 4)
+                self._held(near, rng, 4 * _SEARCHED, self.alarm / 8)
+                for fidelity in ("counts", "literal"):
+                    self._sent(data, fidelity, way, self.alarm / 8)
 
     def _searched(self, rng: np.random.Generator, many: int) -> Floats:
         """Data (many, d) in the ball: on its edge, next to it, and inside."""
@@ -128,6 +133,30 @@ class Searches(Bench):
         moved = data + reach * 0.01 * rng.normal(size=data.shape) / np.sqrt(data.shape[1])
         length = np.linalg.norm(moved - middle, axis=1, keepdims=True)
         return np.asarray(middle + (moved - middle) * np.minimum(1, reach / length))
+
+    def _sent(self, data: Floats, fidelity: str, way: Way, alarm: float) -> None:
+        """What a shard's users send of data that are searched: all of them, in each round."""
+        room = 1e6 if fidelity == "counts" else 2e7 * self.labels / self.randomizer.report_messages
+        rounds = int(min(_SENT, room / self.labels / len(data)))
+        if rounds < 2:
+            return
+        deployment = self.deployment(fidelity, way)
+        deployment = replace(deployment, protocol=BenchRound(len(data), self.protocol.spec, 1.0))
+        shard = self.shard(deployment, InMemory(self.shaped(data)), deployment.blocks())
+        asked = self.answered(shard, self.round(Cohort.of(0, len(data))), range(rounds))
+        seen = [np.concatenate(self.sums(fidelity, each)) for each in asked]
+        if any(len(each) != len(data) for each in seen):
+            raise LawError(f"{len(seen[0])} reports of {len(data)} users")
+        index = self.index(np.stack(seen).astype(np.int64), 1)
+        tests = [
+            scored(index[:, place, label], self.pmf(x, label))
+            for (place, x), label in product(enumerate(data), range(self.labels))
+        ]
+        found, means, most = (each.reshape(len(data), self.labels, 2) for each in stacked(tests))
+        judge(found, means, most, alarm / 2, f"{fidelity}: datum, label, score")
+        last = np.s_[:, self.group - 1 :: self.group]  # of each group: they are independent
+        found, means, most = (each[last].sum(axis=1) for each in (found, means, most))
+        judge(found, means, most, alarm / 2, f"{fidelity}: datum, score")
 
     def _held(self, data: Floats, rng: np.random.Generator, draws: int, alarm: float) -> Floats:
         """Reports on each datum against its law, given in several forms; how far each is off."""

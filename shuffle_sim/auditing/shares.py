@@ -48,7 +48,7 @@ def check_shares(symbols: Ints, modulus: int, rng: np.random.Generator, alarm: f
         _check_subsets(flat, modulus, rng, alarm / 6 / labels)
         _check_pairs(flat, modulus, alarm / 6 / labels)
         row = mine[:, kept[:, label]]  # (rounds, users * (many - 1))
-        _check_rows(row, modulus, alarm / 6 / labels)
+        check_rows(row, modulus, alarm / 6 / labels)
         ranked = [row[:, :_COLUMNS]]
         for one, other in list(combinations(range(many), 2))[:_PLACES] if many > 2 else ():
             ranked.append(np.concatenate([mine[:, :, one], mine[:, :, other]], axis=1))
@@ -63,7 +63,7 @@ def check_shares(symbols: Ints, modulus: int, rng: np.random.Generator, alarm: f
     if labels > 1:
         by_label = [symbols[:, :, label][:, kept[:, label]] for label in range(labels)]
         every = np.concatenate([row[:, : _COLUMNS // 2] for row in by_label[:_LABELS]], axis=1)
-        _check_rows(every, modulus, alarm / 12)
+        check_rows(every, modulus, alarm / 12)
         _check_rank(every[:, : 2 * _COLUMNS], modulus, alarm / 12)
 
 
@@ -107,8 +107,11 @@ def _judge(found: Floats, pmf: Floats, size: int, alarm: float, what: str) -> No
     )
 
 
-def _check_rows(row: Ints, modulus: int, alarm: float) -> None:
-    """Messages of all users in a row: they do not repeat, cancel or follow, at any lag."""
+def check_rows(row: Ints, modulus: int, alarm: float) -> None:
+    """Messages of all users in a row: they do not repeat, cancel or follow, at any lag.
+
+    row: of independent rounds, (rounds, messages).
+    """
     check_repeats([row], 1 / modulus, alarm / 4, "messages")
     angles = 2 * np.pi * row / modulus
     frames = np.concatenate([np.cos(angles), np.sin(angles)], axis=1)

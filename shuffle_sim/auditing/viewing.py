@@ -12,6 +12,8 @@ from shuffle_sim.auditing.arrangements import BLOCKS, View, check_ones
 from shuffle_sim.auditing.bench import BenchRound
 from shuffle_sim.auditing.conformance import LawError, check_variance, naming
 from shuffle_sim.auditing.orders import Tags, WordTags, check_symbols, check_tags
+from shuffle_sim.auditing.scores import LEVELS, judge
+from shuffle_sim.auditing.sequences import check_lags
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.protocol.base import Datum, RoundSpec
 from shuffle_sim.protocol.randomizer import Randomizer
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 
 _HUGE, _PIECES = (10**9 - 7, 12 * 10**8), 60  # places of a pool, on both sides of numpy's limit
 _EACH = 8  # words of a user
+_PARTS, _LAGGED = 4096, 1 << 20  # of a view of several chunks; its bits that are compared
 _LONG = 1 << 17  # messages above which a permutation is compiled
 _RANDOMIZERS: tuple[tuple[Randomizer, int, int], ...] = (
     (Tags(1, 1 << 10, 1), 12, 1600),
@@ -253,6 +256,14 @@ def _check_chunks(bench: "Bench", alarm: float) -> None:
     # Agreements of a uniform arrangement spread less than those of coins (Hoeffding 1963).
     if agree > math.sqrt(2 * len(second) * math.log(4 * len(row) / alarm)):
         raise LawError(f"chunks of a view agree in all but {len(second) - agree:,.0f} bits")
+    ones, part = float(row.sum()), len(row) // _PARTS
+    found = row[: part * _PARTS].reshape(_PARTS, part).sum(axis=1, dtype=np.float64)
+    spread = np.full(_PARTS, LEVELS**2 * part / 4)
+    means = np.full(_PARTS, LEVELS * part * ones / len(row))
+    judge(LEVELS * found, means, spread, alarm / 2, "ones in a part of a view of several chunks")
+    check_lags(
+        np.asarray(row[None, :_LAGGED] - 0.5, np.float64), 0.25, alarm / 2, "bits of a long chunk"
+    )
 
 
 def _cut(

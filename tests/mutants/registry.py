@@ -27,7 +27,7 @@ from shuffle_sim.protocol.base import Datum
 from shuffle_sim.sampling.randomness import Role
 
 from . import counting as c
-from . import edges, long_sums, sealing
+from . import edges, long_sums, sealing, seldom
 from . import orderings as o
 from . import planted as p
 from . import randomizers as r
@@ -39,6 +39,10 @@ Plant = Callable[[Any], object]
 
 def vector() -> Any:
     return VectorSum(n=r.N, d=r.D, g=4, b=12)
+
+
+def wide() -> Any:
+    return VectorSum(n=200, d=100, g=4, b=12)
 
 
 def carry() -> Any:
@@ -102,6 +106,8 @@ def _of_randomizers() -> Iterator[Mutant]:
         (split, "SplitMixRandomizer", _SPLIT),
         (single, "SingleMessageRandomizer", _SINGLE),
         (vector, "BinomialRandomizer", edges.SUMS),
+        (wide, "BinomialRandomizer", {seldom.TwoOfHundred: "counts_law"}),
+        (split, "SplitMixRandomizer", {seldom.LateShares: "shares"}),
         (split_vector, "SplitMixRandomizer", edges.VECTORS),
         (long_sums.buckets, "BucketRandomizer", edges.BUCKETS),
         (few_floods, "FloodRandomizer", edges.FLOODS),
@@ -326,6 +332,7 @@ _PLANTED = (
             o.even_only,
             o.halves_apart,
             o.biased,
+            seldom.eleven_riffles,
         )
     ),
     *(
@@ -338,6 +345,7 @@ _PLANTED = (
             o.last_byte_empty,
             o.pairs_of_bits,
             o.alternate_halves,
+            seldom.large_in_front,
         )
     ),
     Mutant("labels in one order", "order", plant=o.one_for_all_labels, covers=("SymbolPool",)),
@@ -392,6 +400,7 @@ _PLANTED = (
     ),
     Mutant("views of others", "conserved", plant=p.adding_ones),
     *(Mutant(name, check, plant=plant) for name, plant, check in edges.ROLES),
+    *(Mutant(name, check, plant=plant) for name, check, plant in seldom.PLANTED),
     Mutant(
         "bytes stay",
         "order",
