@@ -87,9 +87,8 @@ def sum_command(
     """
     more = {"variance": variance or None, "rounds": None if rounds == 1 else rounds}
     if by is not None:
-        useless = {"attack": attack, **more, **noise.given, **vars(data)}
         taken = dict.fromkeys(["honest_fraction", "columns", *vars(Source())])
-        left_out(useless | taken, "sum --by")
+        left_out({"attack": attack, **more, **noise.given, **vars(data), **taken}, "sum --by")
         file = Source(**{each.name: getattr(data, each.name) for each in fields(Source)})
         counted = CountsRun(file, privacy, host, execution, output)
         by_group(counted, data.columns, by, noise.honest_fraction)
