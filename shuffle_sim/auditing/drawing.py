@@ -31,7 +31,7 @@ _LONG = 600_000  # draws of a block beyond every kernel's pieces, at most
 _STRONG = 5_000  # of them that a cryptographic generator makes
 _SUMS = 96  # of such a block
 _STREAMS, _SYSTEMS = 1 << 15, 1 << 17  # streams, and entropies of the system, two by two
-_RAW, _SINGLE = 1 << 20, 1 << 16  # words of a stream: at once, and one by one
+_RAW, _SINGLE = 1 << 18, 1 << 16  # words of a stream: at once, and one by one
 _DATA, _TURNS = 15, 1 << 10  # data that are tried, of so many coordinates at most
 
 
