@@ -97,6 +97,9 @@ class BudgetFile:
                 if time.monotonic() > end:
                     raise self._bad(f"a budget that no other process holds for {self._wait:g} s")
                 time.sleep(_POLL)
+            # A file that was put in its place meanwhile would not know of this charge.
+            if not self._is_here(number):
+                raise self._bad("one file while it is locked: it was replaced; run it again")
             yield number
         finally:
             os.close(number)
@@ -111,6 +114,12 @@ class BudgetFile:
         except OSError as error:
             raise self._bad(f"a budget that can be locked ({error.strerror})") from error
         return True
+
+    def _is_here(self, number: int) -> bool:
+        """Whether the open file still has the budget's name."""
+        with suppress(OSError):
+            return os.path.samestat(os.fstat(number), os.lstat(self.path))
+        return False
 
     def _read(self, number: int) -> tuple[Book, bytes, int]:
         """What it holds, the hash of all records, and where the next one goes."""

@@ -350,6 +350,25 @@ def test_more_rounds_than_a_budget_holds_are_refused(budget):
         Book("p", N, b"", TOTAL).after(("report", "a", bytes(16), None, runs))
 
 
+@pytest.mark.parametrize("restored", [True, False])
+def test_a_file_replaced_before_its_lock_takes_no_charge(budget, monkeypatch, restored):
+    """What was charged to the old file would be lost."""
+    whole, true = budget.path.read_bytes(), budget_file.BudgetFile._taken
+
+    def taken(self, number, kind):
+        budget.path.unlink()
+        if restored:
+            budget.path.write_bytes(whole)
+        return true(self, number, kind)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(budget_file.BudgetFile, "_taken", taken)
+        with pytest.raises(ParameterError, match="it was replaced"):
+            run(SUM, DATA, budget=budget.report("a"))
+    if restored:
+        assert budget.path.read_bytes() == whole
+
+
 def test_a_locked_file_is_not_waited_for_for_ever(budget):
     with budget.path.open("rb") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
