@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from protocols import CentralSum
+from protocols.central.record.sums import BallSum
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.execution import curator
 from shuffle_sim.privacy import discrete
@@ -251,6 +252,14 @@ class Wide(Thrice):
     columns = 50
 
 
+@dataclasses.dataclass(frozen=True)
+class Wider(BallSum):
+    """Rows may be twice as long as it states."""
+
+    def part(self, rows):
+        return BallSum(2 * self.radius, self.d).part(rows)
+
+
 class Later(Thrice):
     """The third sum is of longer rows than it states."""
 
@@ -258,17 +267,8 @@ class Later(Thrice):
         release = super().plan(state)
         if release is None or state < 2:
             return release
-        wide = dataclasses.replace(release.statistic, **_wider(release.statistic))
-        return dataclasses.replace(release, statistic=wide)
-
-
-def _wider(statistic: Any) -> dict[str, Any]:
-    """A bound of its rows, doubled."""
-    return {
-        each.name: 2 * getattr(statistic, each.name)
-        for each in dataclasses.fields(statistic)
-        if isinstance(getattr(statistic, each.name), float)
-    }
+        asked = release.statistic
+        return dataclasses.replace(release, statistic=Wider(asked.radius, asked.d))
 
 
 def _with(mechanism: Any) -> Callable[..., Thrice]:
