@@ -36,6 +36,7 @@ def lower_tail(k: NDArray[np.int64], m: int, p: float) -> NDArray[np.float64]:
 
     scipy's bdtr is off by 1e-9 at m = 1e6.
     """
+    # 1 - I_p(k + 1, m - k): it takes p itself, where 1 - p of a small p has lost digits.
     inside = np.clip(k, 0, m - 1).astype(float)
     return np.where(
         k < 0, 0.0, np.where(k >= m, 1.0, scipy.special.betaincc(inside + 1, m - inside, p))
@@ -73,6 +74,7 @@ class _Tail:
         last bit (Bernstein).
         """
         mean = self.m * (1 - self.p if self.mirrored else self.p)
+        # t solves t^2/(2 (v + t/3)) = log; e^-37 is below 2^-53, so 1 less it is 1 in doubles.
         below, above = (
             log / 3 + math.sqrt(log * log / 9 + 2 * log * variance(self.m, self.p))
             for log in (-least, 37.0)
@@ -100,6 +102,7 @@ def _log_far_tail(k: NDArray[np.float64], m: int, p: float, q: float) -> NDArray
     """ln P(Bin(m, p) <= k) where that is tiny: ln pmf(k) (Loader 2000) and the continued fraction
     of the incomplete beta function, which converges in a few steps so far out.
     """
+    # By the smaller of p and q: the larger one, 1 less it, is rounded.
     mean, other = (m * p, m - m * p) if p <= 0.5 else (m - m * q, m * q)
     log_pmf = (
         _stirling_error(np.array(float(m)))
@@ -110,6 +113,7 @@ def _log_far_tail(k: NDArray[np.float64], m: int, p: float, q: float) -> NDArray
         - np.log(2 * np.pi * np.maximum(k, 0.5) * (m - k) / m) / 2
     )
     log_pmf = np.where(k == 0, m * np.log1p(-p) if p < 0.5 else m * np.log(q), log_pmf)
+    # 1/(a B(a, b)) is C(m, k) here, so what stands before the fraction is pmf(k) p.
     # I_q(a, b) = q^a p^b / (a B(a, b)) / (1 + d_1/(1 + d_2/(1 + ...))) by Lentz' algorithm.
     a, b = m - k, k + 1
     c, d = np.ones_like(k), 1 / (1 - (a + b) * q / (a + 1))
@@ -143,6 +147,7 @@ def _stirling_error(n: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def _deviance(x: NDArray[np.float64], mean: float) -> NDArray[np.float64]:
     """x ln(x/mean) + mean - x, without cancellation where x is near the mean."""
+    # ln(x/mean) = 2 atanh v. Its first term, 2 x v, and mean - x are (x - mean) v together.
     v = (x - mean) / (x + mean)
     near = np.abs(v) < 0.1
     small = np.where(near, v, 0.0)
@@ -179,12 +184,14 @@ def epsilon(m: int, p: float, shift: int, delta: float) -> float:
 
 def _epsilon_one_way(tail: _Tail, shift: int, delta: float) -> float:
     error, most = _error(tail.m), math.log(delta)
+    # Counts below the shift come from one world alone: no epsilon covers more than delta of them.
     if tail(np.array(shift - 1)) + error > most:
         return math.inf
 
     def loss(k: NDArray[np.int64]) -> NDArray[np.float64]:
         here, there = _outward(tail(k), error), _outward(tail(k - shift), -error)
         with np.errstate(divide="ignore", invalid="ignore"):
+            # F - delta = F (1 - delta/F); one that vanishes counts as e^-745, which is more.
             kept = np.log(-np.expm1(np.minimum(most - here, 0.0)))
             return np.where(here > most, np.maximum(here + kept, -745.0) - there, -np.inf)
 
@@ -225,6 +232,7 @@ def delta(m: int, p: float, shift: int, epsilon: float) -> float:
 
         return log_gain
 
+    # -800: e^-800 is less than any double, so no gain that a double holds is left out.
     found = max(_peak(gain(tail), *_reach(tail, shift, -800.0)) for tail in _tails(m, p))
     # A shift always shows with some probability, if with one below the least normal double.
     return min(1.0, max(sys.float_info.min, math.exp(found) * (1 + 1e-12)))
@@ -243,6 +251,7 @@ def exceeds(m: int, p: float, shift: int, epsilon: float, delta: float) -> bool:
         delta: in (0, 1).
     """
     sd = math.sqrt(variance(m, p))
+    # There the log-ratio of N(m p, sd^2) and its shift is epsilon.
     place = m * p + shift / 2 - epsilon * sd * sd / shift
     k = np.unique(np.clip(np.rint(place + sd * np.linspace(-0.5, 0.5, 9)), 0, m)).astype(np.int64)
     gain = lower_tail(k, m, p) - math.exp(epsilon) * lower_tail(k - shift, m, p)
@@ -251,6 +260,7 @@ def exceeds(m: int, p: float, shift: int, epsilon: float, delta: float) -> bool:
 
 def _reach(tail: _Tail, shift: int, least: float) -> tuple[int, int]:
     """Where the maximum lies: the tail's logarithm may be above `least`, the other tail below 1."""
+    # From there, behind the shift, both tails are 1: nothing changes any more.
     low, high = tail.reach(least)
     return low, min(tail.m, high + shift)
 
@@ -280,6 +290,7 @@ def _peak(
         best = max(best, float(values.max()))
         if grid.size == high - low + 1:
             return best
+        # Unimodal: the maximum lies between the neighbours of the grid's best point.
         at = int(values.argmax())
         low, high = int(grid[max(at - 1, 0)]), int(grid[min(at + 1, grid.size - 1)])
 

@@ -62,13 +62,16 @@ def _gain(messages: int, gamma: float, symbols: int, factor: float) -> float:
     weights = np.diff(scipy.stats.binom.cdf(edges - 1, messages, 1 / symbols))
     a = edges[1:] - 1  # the gain grows with N: all of a bucket count as its last
     others = messages - a
+    # A - B N' is the gain; beyond t = A/B it is negative. A < 0 gives t < 0, so nothing.
     A, B = c * a + gamma - factor * gamma, factor * c
     t = np.floor(A / B)
     if symbols == 2:  # the others are all of the second symbol
         gains = np.maximum(A - B * others, 0.0)
     else:
         p = 1 / (symbols - 1)
+        # E[N'; N' <= t] of Bin(m, p) is m p P(Bin(m - 1, p) <= t - 1).
         mean = others * p * _tail(t - 1, others - 1, p)
+        # The two terms nearly cancel: each is moved outward by the error of its tail.
         error = 1e-11 + 1e-14 * math.sqrt(messages)
         gains = np.where(
             t >= 0, A * _tail(t, others, p) * (1 + error) - B * mean * (1 - error), 0.0
@@ -93,6 +96,7 @@ def epsilon(users: int, gamma: float, symbols: int, delta_: float) -> float:
     """The smallest epsilon at `delta_`, rounded up; at most that of one user's own response."""
     check(users, gamma, symbols)
     real("delta", delta_, 0.0, 1.0, closed=(False, False))
+    # Of a report alone: (1 - gamma + gamma/K) over gamma/K.
     high = math.log1p((1 - gamma) * symbols / gamma)
     if delta(users, gamma, symbols, 0.0) <= delta_:
         return 0.0
@@ -101,6 +105,7 @@ def epsilon(users: int, gamma: float, symbols: int, delta_: float) -> float:
     root: float = scipy.optimize.brentq(
         lambda e: math.log(delta(users, gamma, symbols, e) / delta_), 0.0, high, xtol=1e-10
     )
+    # The root is within 1e-10, and delta falls: twice that is on the private side of it.
     return root + 2e-10
 
 

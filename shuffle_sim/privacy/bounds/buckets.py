@@ -44,10 +44,14 @@ class Buckets:
 
     def divergences(self, lost: float) -> Floats:
         """Rényi divergences at `ORDERS`, but for an event of probability `lost`; maybe infinite."""
+        # Left out in each bucket: lost/s, so that it is `lost` in all of a round.
         uniform = least_uniform(self.honest, 1 - 2 * self.a, lost / self.buckets)
         if uniform < 2:
             return np.full(ORDERS.shape, np.inf)
+        # 4 times sum E Y^2 <= ||v' - v||^2/B: 4 a^2 s/k^2 in the ball, and 4 a^2 s in the cube
+        # |v| <= a, which is less where k < 1 ("What is claimed").
         signal = 16 * self.a**2 * self.buckets / max(self.k, 1.0) ** 2
+        # E 1/(1 + Bin(h - 1, t)) = (1 - (1 - t)^h)/(h t), at most 1/(h t); K >= K0 only lowers it.
         mean = self.honest * (1 - 2 * self.a)
         found = ORDERS / 2 * gain(uniform, ORDERS, self.a) * signal / mean * _INFLATE
         return np.asarray(found)
@@ -64,6 +68,7 @@ def least_uniform(honest: int, share: float, lost: float) -> int:
     def likely(k: int) -> bool:
         return float(lower_tail(np.array(k), honest - 1, share)) > lost
 
+    # P(1 + Bin < 1 + k) = P(Bin <= k - 1): the first k that is likely itself is K0 - 1.
     return 1 + first(likely, low, math.ceil(mean) + 1) if not likely(low) else 1
 
 
@@ -75,6 +80,7 @@ def gain(uniform: int, orders: Floats, a: float) -> Floats:
     """
     slope = 2 * a * np.sqrt((orders - 1) / (1 - 2 * a) ** 2)
     start = 2 * a * (2 * (orders - 2) + 1)
+    # From -g^2/2 + (c + t g)^2/(2 K) = c^2/(2 K) + m^2/(2 v) - (g - m)^2/(2 v), over g > 0, twice.
     flat = slope**2 / uniform
     with np.errstate(all="ignore"):
         v = 1 / (1 - flat)
@@ -86,6 +92,7 @@ def gain(uniform: int, orders: Floats, a: float) -> Floats:
         second = (m**2 + v) * above + m * np.sqrt(v) * density
         squares = start**2 * above + 2 * start * slope * first_moment + slope**2 * second
         found = 2 * np.exp(log) * np.sqrt(v) * (above + squares / uniform)
+    # At flat = 1 the mean is infinite: far from it the closed form keeps its digits.
     return np.where((flat <= 0.5) & (found <= _MOST_GAIN), found, np.inf)
 
 
@@ -95,6 +102,7 @@ Rounds = tuple[tuple[Buckets, int], ...]
 
 def delta(rounds: Rounds, epsilon: float, lost: float) -> float:
     """delta at `epsilon`, at most 1, where each round may lose `lost` (Canonne et al. 2020)."""
+    # Every order is a bound, so the least is. Orders that say nothing are left out; 0 gives 1.
     divergence, units = composed(rounds, lost)
     with np.errstate(over="ignore", invalid="ignore"):
         log = (ORDERS - 1) * (divergence - epsilon) - np.log(ORDERS - 1)

@@ -49,6 +49,7 @@ def kappa(v: float) -> float:
     Args:
         v: at least 4; the variance, tilted to the mean, is at least this.
     """
+    # Items 1 to 5 of docs/theory/carry.md, "Curvature": even, odd and lost bound A, J and e_0.
     chord, sixth = math.sqrt(2) - 1, math.pi**6 / 512 - 1
     far = 0.5 * math.sqrt(2 * math.pi * v) * math.exp(-v)
     third = 15 / 8 + chord * 105 / 16 / v  # E (v u)^3 and E (v u)^4 are at most these
@@ -111,6 +112,8 @@ def one_bit_sigma(m: int, a: float, nu: float) -> float:
     Returns:
         In units of one count; 0 where the theorem says nothing.
     """
+    # A bit of chance 1/2 + a, tilted: its logit is at most this and the tilt together.
+    # sigma is Theorem B of the sheet sparse-and-long: q is `steepest`.
     logit = 2 * math.atanh(2 * a)
     steepest, curve = _window(lambda tilt: m / (4 * math.cosh((tilt + logit) / 2) ** 2), nu)
     if not curve:
@@ -123,6 +126,7 @@ def _window(least: Callable[[float], float], nu: float) -> tuple[float, float]:
 
     `least` is the total's least variance at all tilts up to one. (0, 0) where nothing is proven.
     """
+    # Every tilt that is enough is valid. `high` is one, or still the first: checked below.
     rate = math.log(4 / nu)
     low, high = 0.0, MAX_TILT
     for _ in range(50):
@@ -166,6 +170,7 @@ def step(odd: int, shift: int, nu: float) -> float:
     Returns:
         C; infinite where the lemma says nothing.
     """
+    # Phi^-1(1 - nu/2) by the lower tail: 1 - nu/2 is 1 in doubles for most nu.
     z = -float(scipy.special.ndtri(nu / 2))
     small = 1 / math.sqrt(odd + 2)
     far = z * math.sqrt((odd + 2 * shift) / (odd + 2)) + 2 * small
@@ -287,6 +292,7 @@ def composed(rounds: Rounds, nu: float) -> tuple[float, float]:
 
 def law(w: float, r: int, b: int) -> NDArray[np.float64]:
     """Exact law of floor(w + U_1 + ... + U_r) - floor(w) + Bin(b, 1/2), on 0, ..., r + b."""
+    # The density of r + 1 uniforms at j + 1 - w ("Facts on the rounding").
     places = np.arange(r + 1) + 1 - (w - math.floor(w))
     spline = sum(
         (-1) ** k * math.comb(r + 1, k) * np.maximum(places - k, 0.0) ** r for k in range(r + 2)
@@ -306,6 +312,7 @@ def sum_law(pmf: NDArray[np.float64], count: int) -> tuple[int, NDArray[np.float
     size = 1 << (math.ceil(40 * spread) + 2 * len(pmf) + 64).bit_length()
     first_place = round(count * mean) - size // 2
     angles = 2 * np.pi * np.arange(size // 2 + 1) / size
+    # About the mean: powers of a phase that turns fast would lose digits.
     single = np.exp(1j * np.outer(angles, places - mean)) @ pmf
     total = single**count * np.exp(1j * angles * (count * mean - first_place))
     return first_place, np.maximum(np.fft.irfft(total.conj(), size), 0.0)

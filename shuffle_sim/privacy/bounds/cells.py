@@ -45,10 +45,12 @@ def compound(rate: float, sizes: Floats) -> Floats:
     integers = np.arange(1, sizes.size + 1)
     mean, variance = rate * float(sizes @ integers), rate * float(sizes @ integers**2)
     real("noise", mean, 0.0, MAX_UNITS, closed=(True, True))
+    # t solves t^2/(2 (v + J t/3)) = 46: Bernstein's inequality for batches up to J.
     slope = sizes.size * _DEPTH / 3
     reach = math.ceil(mean + slope + math.sqrt(slope**2 + 2 * variance * _DEPTH)) + 1
     if sizes.size == 1:
         return np.asarray(scipy.stats.poisson.pmf(np.arange(reach), rate))
+    # As many zeros before P(0) as there are sizes: the recursion reaches back so far.
     weights = np.ascontiguousarray((rate * integers * sizes)[::-1])
     found, first, scale = np.zeros(reach + sizes.size), sizes.size, -rate
     found[first] = 1.0  # e^-rate, which may be too small for a double: `scale` has it
@@ -90,10 +92,12 @@ class Cell:
         cell counts for each outcome of the first.
         """
         losses, inside, outside = self._sorted
+        # l(o) - l(o') > epsilon: places from the left, as a loss of exactly epsilon gains nothing.
         first = np.searchsorted(losses, losses - epsilon)
         below_in, below_out = (np.concatenate([[0.0], np.cumsum(p)]) for p in (inside, outside))
         factor = math.exp(min(epsilon, 700.0))
         gains = inside * below_out[first] - factor * outside * below_in[first]
+        # An outcome of the pair is missing where either cell's is: both count as told.
         lost = max(0.0, 1 - float(inside.sum())) + max(0.0, 1 - float(outside.sum()))
         found = float(gains[first > 0].clip(0.0).sum()) + lost
         return min(1.0, found * (1 + 1e-9) + 1e-15)
@@ -125,6 +129,7 @@ def one_sided(rate: float, batch: int = 1, kept_back: float = 0.0) -> Cell:
     real("rate", rate, 0.0, math.inf, closed=(True, False))
     real("kept_back", kept_back, 0.0, 1.0, closed=(True, False))
     noise = compound(rate, batches(integer("batch", batch, 1, 2**20)))
+    # The 0 that is appended rolls to the front: a user in the bin is one count more.
     outside = np.append(noise, 0.0)
     inside = (1 - kept_back) * np.roll(outside, 1) + kept_back * outside
     return Cell(inside, outside)
@@ -156,7 +161,9 @@ def two_sided(decay: float, rate: float, batch: int = 1, shape: float = 1.0) -> 
 def geometric_under(decay: float, flood: Floats) -> Cell:
     """`two_sided` of shape 1 under a flood of any law (counts,)."""
     rho = decay
+    # Behind the flood's end g falls by rho^2 each step, down to e^-46.
     tail = np.zeros(math.ceil(_DEPTH / (-2 * math.log(rho))))
+    # g(j) = rho^2 g(j - 1) + P(C = j); the first outcome is *, U > V ("Two-sided noise").
     least = np.append(scipy.signal.lfilter([1.0], [1.0, -rho * rho], np.append(flood, tail)), 0.0)
     inside = np.append(1 / (1 + rho), (1 - rho) * rho * np.roll(least, 1))
     outside = np.append(rho / (1 + rho), (1 - rho) * least)
@@ -169,6 +176,7 @@ def _table(rho: float, flood: Floats, shape: float) -> Cell:
     if (flood.size + reach) * reach > _LARGEST:
         return Cell(np.array([1.0, 0.0]), np.array([0.0, 1.0]))  # nothing is promised
     noise = scipy.stats.nbinom.pmf(np.arange(reach), shape, 1 - rho)
+    # By |A - B| and min(A, B): the flood adds to the lesser alone, so it is one convolution.
     products = np.zeros((reach, reach))
     for distance in range(reach):
         products[distance, : reach - distance] = noise[: reach - distance] * noise[distance:]
@@ -187,5 +195,6 @@ def cap(law: Floats, users: int, failure: float) -> int:
 
     The law may end where it has e^-46 left: that is added.
     """
+    # A union over users; beyond[k] is of more than k.
     beyond = users * (np.append(np.cumsum(law[:0:-1])[::-1], 0.0) + math.exp(-_DEPTH))
     return int(np.argmax(beyond <= failure)) if beyond[-1] <= failure else law.size

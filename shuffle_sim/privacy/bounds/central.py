@@ -15,6 +15,7 @@ def staircase(epsilon: float) -> float:
     It is i + gamma U or i + gamma + (1 - gamma) U with a random sign, i geometric and U uniform.
     No noise whose guarantee is pure has less.
     """
+    # Moments of i, geometric: E i, and E i^2. Below, those of i plus a uniform of either step.
     decay = math.exp(-epsilon)
     mean, square = decay / (1 - decay), decay * (1 + decay) / (1 - decay) ** 2
 
@@ -22,15 +23,18 @@ def staircase(epsilon: float) -> float:
         rest = 1 - gamma
         near = square + mean * gamma + gamma**2 / 3
         far = square + mean * (1 + gamma) + gamma**2 + gamma * rest + rest**2 / 3
+        # The step's inner part is e^epsilon times as high as its outer part.
         share = gamma / (gamma + rest * decay)
         return share * near + (1 - share) * far
 
+    # A minimum by search: a gamma near the best costs a little noise, and no privacy.
     found = scipy.optimize.minimize_scalar(variance, bounds=(0.0, 1.0), method="bounded")
     return math.sqrt(float(found.fun))
 
 
 def discrete_laplace(epsilon: float) -> float:
     """Standard error of discrete Laplace counts: one user moves two counts by one."""
+    # Of decay rho = e^(-epsilon/2): sqrt(2 rho)/(1 - rho).
     return math.sqrt(2) * math.exp(-epsilon / 4) / -math.expm1(-epsilon / 2)
 
 
@@ -47,6 +51,7 @@ def best(epsilon: float, delta: float, d: int = 1, rounds: int = 1) -> tuple[flo
         d: coordinates.
         rounds: over the same users.
     """
+    # Per coordinate: sqrt(d (d + 1))/epsilon over sqrt(d); sqrt(2)/epsilon at d = 1.
     noises = {"Laplace" if d == 1 else "l2 Laplace": rounds * math.sqrt(d + 1) / epsilon}
     if d == rounds == 1:
         noises["staircase"] = staircase(epsilon)

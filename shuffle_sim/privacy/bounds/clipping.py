@@ -21,5 +21,6 @@ def clipping_loss(d: int, span: float) -> float:
         span: bound of a rotated coordinate over the norm bound.
     """
     k = span * math.sqrt(padded(d))
+    # The integral of t e^(-(t + k)^2/2) over t > 0; what rounding makes negative is 0.
     tail = math.exp(-(k**2) / 2) - k * math.sqrt(2 * math.pi) * float(scipy.special.ndtr(-k))
     return min(1.0 - span, 2 * math.sqrt(max(0.0, tail)))

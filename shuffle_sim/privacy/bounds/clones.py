@@ -141,6 +141,7 @@ def blanket_pair(messages: int, bins: int) -> Finite:
 def blanket_delta(messages: int, bins: int, epsilon: float) -> float:
     """delta of it, by one sum; rounded upward."""
     counts, weights = _counts(messages, 1 / bins, None)
+    # x/(C + 1 - x) > E from x = t on, and there P(A + 1 >= t) - E P(A >= t) is what is summed.
     # All of them show the bin, whatever epsilon is; where expit rounds to 1, too.
     t = np.minimum(np.floor((counts + 1) * float(scipy.special.expit(epsilon))), counts) + 1
     tail = np.where(t > counts, 0.0, scipy.special.betainc(t, np.maximum(counts - t + 1, 1), 0.5))
@@ -153,6 +154,7 @@ def _binned(clones: Floats, weights: Floats, q: float) -> Finite:
 
     C clones are binned downward: one more is post-processing.
     """
+    # Points of a bin: 18 deviations of A, sqrt(C)/2 each, to either side.
     width = _REACH * math.sqrt(float(clones[-1]) + 1)
     bins = int(np.clip(_POINTS * 4 // width, *_BINS))
     edges = np.unique(np.linspace(0, clones.size, bins + 1).astype(int))
@@ -195,12 +197,16 @@ class _View:
         alpha t/2 P(A = t) - (r + C middle) P(A >= t).
         """
         e, grown = self.e, math.expm1(epsilon)  # E - 1
+        # From epsilon0 on nothing is lost: the reports alone promise it.
         if grown >= e - 1:
             return 0.0
         alpha, middle = (e - 1) * (2 + grown), (e + 1) / 2 * grown
         total = 0.0
         for weights, rest in zip(self.weights, self.rest, strict=True):
+            # The first A with (e - E) A - (e E - 1)(C - A) - (E - 1) r > 0; alpha is A's factor.
+            # e E - 1 = e (E - 1) + e - 1 keeps the digits of a small epsilon.
             t = np.floor(((e * grown + e - 1) * self.counts + grown * rest) / alpha) + 1
+            # A's law has no place beyond C: such cells gain nothing, and are set to 0 below.
             inside = np.minimum(t, self.counts)
             point = scipy.stats.binom.pmf(inside, self.counts, 0.5)
             tail = scipy.special.betainc(np.maximum(inside, 1), self.counts - inside + 1, 0.5)
@@ -227,6 +233,7 @@ def _view(users: int, epsilon0: float, corners: Corners, points: int | None = No
     counts, weights = _counts(users, a, points)
     # Where there are both kinds, the smaller value is spread onto 0 and the larger: never less.
     unit = e if corners.both else 1.0
+    # Of those who are no clones. With both kinds e gets the chance h + l/e: of one mean.
     rate = (corners.both * e + corners.neither) / unit / (1 - 2 * a) if a < 0.5 else 0.0
     shares, values = _spread(users - counts, min(rate, 1.0))
     return _View(e, users, 1, counts, shares * weights, unit * values)
@@ -257,9 +264,11 @@ def _spread(rest: Floats, rate: float) -> tuple[Floats, Floats]:
     # P(X < edge) and E[X; X < edge]; the last cell has its end.
     below, moment = np.zeros_like(edges), np.zeros_like(edges)
     below[1:-1] = scipy.stats.binom.cdf(edges[1:-1] - 1, rest, rate)
+    # E[X; X < k] of Bin(m, p) is m p P(Bin(m - 1, p) < k - 1).
     moment[1:-1] = mean * scipy.stats.binom.cdf(edges[1:-1] - 2, np.maximum(rest - 1, 0), rate)
     below[-1], moment[-1] = 1.0, mean
     mass, first, width = (np.diff(each, axis=0) for each in (below, moment, edges))
+    # A cell's mass goes to its two ends so that its mean stays.
     up = np.clip((first - edges[:-1] * mass) / np.maximum(width, 1.0), 0.0, np.maximum(mass, 0.0))
     weights = np.zeros_like(edges)
     weights[:-1] += mass - up

@@ -56,6 +56,7 @@ def nus_near(delta: float, units: float) -> tuple[float, ...]:
     place = bisect(NUS, -near, key=neg)  # the nearest ones stand here
     around = range(max(place - 3, 0), min(place + 3, len(NUS)))
     order = sorted(around, key=lambda k: abs(math.log(NUS[k] / near)))
+    # NUS falls by a factor of 10^(1/2) a place.
     larger, smaller = max(order[0] - 2, 0), min(order[0] + 8, len(NUS) - 1)
     return tuple(NUS[k] for k in (*order[:3], larger, smaller))
 
@@ -72,6 +73,7 @@ def _quantile(
     """Phi^-1((S(j) - below)/(1 - nu)) for below = nu or 0, from whichever tail is small."""
     # 1 - (S - below)/(1 - nu) = (F - (nu - below))/(1 - nu) with F = 1 - S
     with np.errstate(invalid="ignore"):
+        # Clipped: beyond 0 or 1 a pair is not in the maximum, and `_max_ratio` leaves it out.
         from_upper = scipy.special.ndtri(np.clip((upper - below) / (1 - nu), 0.0, 1.0))
         from_lower = -scipy.special.ndtri(np.clip((lower - (nu - below)) / (1 - nu), 0.0, 1.0))
     quantile: NDArray[np.float64] = np.where(upper < 0.5, from_upper, from_lower)
@@ -109,6 +111,7 @@ def dominating_sigma(m: int, p: float, g: int, nu: float) -> float:
     log = math.log(1 / nu)
     t = log / 3 + math.sqrt(log * log / 9 + 2 * log * v)
     low, high = math.floor(m * p - t), math.ceil(m * p + t)
+    # A pair (j - k, j) of the lemma has j - k and j at most g beyond these counts.
     slope = _steepest(m, p, low - g - 1, high + g + 1)
     if slope is None or (v <= _EXACT_VARIANCE and g * (high - low) <= _EXACT_PAIRS):
         return 1 / (_max_ratio(m, p, g, nu, max(low - g, 0), min(high + g, m + 1)) * _INFLATE)
@@ -132,13 +135,16 @@ def _max_ratio(m: int, p: float, g: int, nu: float, low: int, high: int) -> floa
 
 def _steepest(m: int, p: float, low: int, high: int) -> float | None:
     """An upper bound of z(j) - z(j+1) over low <= j < high; None if the window leaves (0, m)."""
+    # The logarithm of kappa is infinite at 0 and at m.
     if low < 1 or high > m - 1:
         return None
     ends = np.array([low, low + 1, high - 1, high])
     z = _quantile_plain(ends, m, p)
+    # (j + 1)(m - j + 1) = j (m - j) + m + 1.
     kappa = max(math.log1p((m + 1) / (j * (m - j))) for j in (low, high))
     if kappa >= 1 or not np.isfinite(z).all():
         return None
+    # 6 (1 - sqrt(1 - kappa/3)) without its cancellation at a small kappa.
     interior = math.sqrt(2 * kappa / (1 + math.sqrt(1 - kappa / 3)))
     return max(interior, float(z[0] - z[1]), float(z[2] - z[3]))
 

@@ -60,6 +60,7 @@ class Digits:
     @property
     def reach(self) -> tuple[int, ...]:
         """The most that a change moves the carries out of each plane but the last, (K - 1,)."""
+        # t_l = Q beta^(H - 1 - (l - L)); the low planes, mixed by their noise, move by one.
         high = (self.top * self.base**e for e in reversed(range(self.high)))
         return (1,) * self.low + tuple(high)
 
@@ -99,6 +100,7 @@ class FloodNoise:
 
     def variance(self, digits: Digits) -> float:
         """Of the sum, over the range squared; without rounding."""
+        # 2 rho/(1 - rho)^2 of rho = e^-a.
         two_sided = 0.5 / math.sinh(self.decay / 2) ** 2
         smooth: float = self.smooth * sum(
             digits.base ** (-2.0 * j) for j in range(1, digits.low + 1)
@@ -107,6 +109,7 @@ class FloodNoise:
 
     def messages(self, digits: Digits) -> float:
         """Mean of all noise messages."""
+        # A batch of T is beta + 1 messages, one of C is 2; of a split v + 2 and v + 1.
         carries = self.flood * (digits.base + 3) * sum(digits.reach)
         splits = self.flood * sum(3 + 2 * v for _, v in digits.splits)
         two_sided = 2 / math.expm1(self.decay)
@@ -125,11 +128,13 @@ def skew(smooth: float, base: int) -> float:
 @lru_cache(maxsize=64)
 def _flood(mean: float, batch: int) -> Floats:
     """Counts of a kind whose batches are uniform on 1 .. batch, (counts,)."""
+    # The mean size is (J + 1)/2.
     return compound(2 * mean / (batch + 1), batches(batch))
 
 
 def _quick_flood(mean: float, batch: int) -> Floats:
     """The same by a transform: what is below its error counts as lost."""
+    # The rate times the mean square of a size, (J + 1)(2 J + 1)/6.
     spread = math.sqrt(mean * (2 * batch + 1) / 3)
     size = scipy.fft.next_fast_len(math.ceil(mean + 14 * spread + 40 * batch), True)
     sizes = np.zeros(size)
@@ -142,6 +147,7 @@ def _quick_flood(mean: float, batch: int) -> Floats:
 def moved(law: Floats, by: int, step: float) -> LossLaw:
     """Two floods of a law (counts,), of which one gets `by` more and the other as many less."""
     gap = np.zeros(by)
+    # Only P's outcomes count: what Q alone can give is left out, what P alone can give is lost.
     up = LossLaw.of(law, np.append(law[by:], gap), step)
     down = LossLaw.of(law, np.append(gap, law[: law.size - by]), step)
     return up.then(down)
@@ -155,8 +161,10 @@ def two_sided(decay: float, pairs: Floats, k: int, up: bool, step: float) -> Los
     by, or a (2 h - k) and what M and M - h do.
     """
     rho = math.exp(-decay)
+    # min(A, B) is geometric of ratio rho^2.
     tail = np.zeros(math.ceil(_DEPTH / (2 * decay)))
     least = scipy.signal.lfilter([1 - rho * rho], [1.0, -rho * rho], np.append(pairs, tail))
+    # P(A - B = z) ~ rho^|z|: chances of the side where nothing moves, of 1 .. k - 1, from k on.
     shifts = np.arange(k + 1)
     chances = np.where(shifts == 0, 1.0, rho**shifts * (1 - rho)) / (1 + rho)
     chances[k] = rho**k / (1 + rho)
@@ -166,6 +174,7 @@ def two_sided(decay: float, pairs: Floats, k: int, up: bool, step: float) -> Los
         other = np.append(least[h:], gap) if up else np.append(gap, least[: least.size - h])
         loss = decay * (k - 2 * h) if up else decay * (2 * h - k)
         here.append(chance * least)
+        # Q(z') M'(.) at the outcome of P(z) M(.): the factor of the differences is e^-loss.
         there.append(chance * math.exp(-loss) * other)
     return LossLaw.of(np.concatenate(here), np.concatenate(there), step)
 
@@ -176,6 +185,7 @@ def curve(law: LossLaw, first: int, last: int) -> Floats:
     below = max(0, first - law.start)
     at = max(0, law.start - first)
     masses[at : at + law.masses.size - below] = law.masses[below:]
+    # delta_i = sum m_j (1 - e^((i - j) h)) = e^-h delta_(i+1) + (1 - e^-h) P(loss > i).
     above = np.append(np.cumsum(masses[:0:-1])[::-1], 0.0)  # beyond each point
     keep = math.exp(-law.step)
     found = scipy.signal.lfilter([1 - keep], [1.0, -keep], above[::-1])[::-1]
@@ -185,6 +195,7 @@ def curve(law: LossLaw, first: int, last: int) -> Floats:
 def envelope(laws: list[LossLaw]) -> LossLaw:
     """A law whose delta is that of the worst of some laws of one grid, at every point of it."""
     step = laws[0].step
+    # One point below all takes the Q-mass that is in none: P gets more, so delta is no less.
     first = min(law.start for law in laws) - 1
     last = max(law.start + law.masses.size for law in laws)
     curves = np.array([curve(law, first, last) for law in laws])
@@ -192,6 +203,8 @@ def envelope(laws: list[LossLaw]) -> LossLaw:
     for law, own in zip(laws, curves, strict=True):
         if (own >= worst - _ROUNDING).all():
             return LossLaw(step, law.start, law.masses, law.lost + _ROUNDING)
+    # delta is convex and piecewise linear in e^epsilon; the maximum of such at the grid, joined by
+    # chords, is again, and not below. Its bends are the Q-masses, times e^loss the P-masses.
     points = np.exp(step * np.arange(first, last + 1))
     slopes = np.concatenate([[1.0], -np.diff(worst) / np.diff(points), [0.0]])
     masses = points * np.maximum(slopes[:-1] - slopes[1:], 0.0)
@@ -216,5 +229,6 @@ def losses(digits: Digits, noise: FloodNoise, step: float, quick: bool = False) 
         law = flood(noise.flood * reach, noise.batch * reach)
         moves = range(reach, reach - 1 if quick else 0, -1)
         found = found.then(envelope([moved(law, by, step) for by in moves]).times(count))
+    # delta(epsilon - z) of the theorem: all losses grow by z = L zeta, rounded up to the grid.
     shift = math.ceil(digits.low * skew(noise.smooth, digits.base) / step) if digits.low else 0
     return LossLaw(step, found.start + shift, found.masses, found.lost)

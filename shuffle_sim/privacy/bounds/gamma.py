@@ -116,6 +116,7 @@ def mean_square(rate: float, d: int) -> float:
 def draw(rng: np.random.Generator, rate: float, d: int) -> _Floats:
     """One draw of the noise, an array of d floats: a uniform direction times a Gamma(d) norm."""
     check(rate, d)
+    # A normal vector has a uniform direction; one of zeros has none.
     direction = rng.standard_normal(d)
     while not (norm := float(np.linalg.norm(direction))):
         direction = rng.standard_normal(d)
@@ -155,6 +156,7 @@ def _log_delta(epsilon: float, rate: float, d: int) -> float:
     if gap <= 0:
         return _LEAST
     if d == 1:
+        # ln(1 - e^((epsilon - rate)/2)): the Laplace law (docs: theory, Central noise, "Laplace").
         exact = math.log(-math.expm1(-gap / 2))
     else:
         last = 2 * math.asin(math.sqrt(gap / (2 * rate)))  # cos(last) = epsilon/rate
@@ -176,7 +178,9 @@ def _rest(rate: float, d: int) -> float:
     if skipped:
         ratio = (first + 0.5 + math.hypot(first + 0.5, x)) / x  # good to about 1/first
     else:
+        # K_{1/2} = K_{-1/2}.
         ratio = 1.0 if d % 2 else float(scipy.special.k1e(x) / scipy.special.k0e(x))
+    # K_{v+1}/K_v = 2 v/x + K_{v-1}/K_v at v = first + step.
     for step in range(1, (d - 1) // 2 - skipped + 1):
         ratio = 2 * (first + step) / x + 1 / ratio
     return (d - 1) / x * ratio
@@ -205,6 +209,7 @@ def _log_integral(rate: float, d: int, last: float, gain: bool) -> float:
         log_f: _Floats = powers - rate * np.sin(theta / 2) ** 2
         return log_f
 
+    # Where x sin^2 = (d - 2) cos: the peak without the last factor, which hardly moves it.
     cosine = rate / (d - 2 + math.hypot(d - 2, rate))
     peak = min(last, math.atan2(math.sqrt(cosine * (d - 2) / x), cosine))
     top = float(log_density(np.array(peak)))
@@ -216,9 +221,11 @@ def _log_integral(rate: float, d: int, last: float, gain: bool) -> float:
 
     low, high = peak + reach(-peak), peak + reach(last - peak)
     nodes, weights = _panels()
+    # From the upper end: there the nodes are densest.
     distance = (high - low) * nodes
     values = np.exp(log_density(high - distance) - top)
     if gain:
+        # epsilon = rate cos(last); cos(last) - cos(theta) as a product keeps its digits near last.
         left = last - high + distance
         values *= -np.expm1(-2 * rate * np.sin(last - left / 2) * np.sin(left / 2))
     return top + math.log((high - low) * float(values @ weights))

@@ -34,6 +34,7 @@ def delta_gdp(epsilon: Real, mu: Real) -> Real:
         upper = scipy.special.log_ndtr(middle + mu / 2)
         apart = upper - scipy.special.log_ndtr(middle - mu / 2)
         if np.any(mu < _SMALL):
+            # ln Phi has the slope phi/Phi = sqrt(2/pi)/erfcx(-x/sqrt 2), which no tail underflows.
             places = (middle + mu * place for place in _PLACES)
             slopes = (_MILLS / scipy.special.erfcx(-place / math.sqrt(2)) for place in places)
             mean = sum(w * slope for w, slope in zip(_WEIGHTS, slopes, strict=True))
@@ -73,6 +74,7 @@ def epsilon_gdp(delta: float, mu: float) -> float:
         return math.inf
     if mu <= 0 or delta_gdp(0.0, mu) <= delta:
         return 0.0
+    # The loss is N(mu^2/2, mu^2): beyond this it has less than delta.
     high = mu * mu / 2 + mu * math.sqrt(2 * math.log(1 / delta)) + 1
     root: float = scipy.optimize.brentq(
         lambda epsilon: delta_gdp(epsilon, mu) - delta,

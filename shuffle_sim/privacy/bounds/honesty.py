@@ -23,6 +23,7 @@ def least_honest_fraction(users: int, batch: int, corrupted: float, failure: flo
     integer("users", users)
     integer("batch", batch, 1, users)
     bad = round(real("corrupted", corrupted, 0.0, 1.0, closed=(True, True)) * users)
+    # Honest users of the population, of whom a batch is drawn without replacement.
     law = scipy.stats.hypergeom(users, users - bad, batch)
     quantile = int(
         law.ppf(real("failure", failure, 0.0, 1.0, closed=(False, False)) / (users // batch))

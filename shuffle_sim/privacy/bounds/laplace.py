@@ -52,6 +52,7 @@ def pmf(shape: float, rate: float, reach: int) -> NDArray[np.float64]:
         reach: last value wanted.
     """
     check(shape, rate, reach)
+    # |1 - a e^{it}|^2 = (1 - a)^2 + 4 a sin(t/2)^2, whose quotient keeps its digits at small t.
     size = 1 << math.ceil(math.log2(2 * (reach + _TAIL / rate) + 2))
     half = np.sin(np.arange(size // 2 + 1) * (math.pi / size))
     spectrum = np.exp(-shape * np.log1p(4 * math.exp(-rate) * (half / -math.expm1(-rate)) ** 2))
@@ -79,6 +80,7 @@ def delta(shape: float, rate: float, shift: int, epsilon: float) -> float:
     Above it by at most about 1e-14 (1 + e^epsilon), the error of the sums.
     """
     real("epsilon", epsilon, 0.0, math.inf, closed=(True, False))
+    # Its sums would be the rounding error only.
     if epsilon >= pure_epsilon(shape, rate, shift):
         return 0.0
     here, there = _neighbours(shape, rate, shift)
@@ -93,6 +95,7 @@ def _neighbours(
     """P(w) and P(w - shift) for w up to shift / 2; beyond, the shifted law is the larger one."""
     reach = math.ceil(_TAIL / rate)
     law = pmf(shape, rate, reach + shift)
+    # P(w) > P(w - shift) only for w < shift/2, as P falls with |w|.
     w = np.arange(-reach, (shift + 1) // 2)
     return law[np.abs(w)], law[np.abs(w - shift)]
 

@@ -45,6 +45,7 @@ class LossLaw:
             loss = np.log(p) - np.log(q)
         known = (p > 0) & (loss <= _FARTHEST)
         lost = float(p[(p > 0) & ~known].sum()) + max(0.0, 1.0 - float(p.sum()))
+        # A loss that is raised has less of Q: delta does not fall.
         return cls._split(np.maximum(loss[known], -_FARTHEST), p[known], lost, step)
 
     @classmethod
@@ -75,8 +76,10 @@ class LossLaw:
         if other.step != self.step:
             step = max(self.step, other.step)
             return self.on(step).then(other.on(step))
+        # What rounding made negative is in the error that is added.
         masses = np.maximum(scipy.signal.fftconvolve(self.masses, other.masses), 0.0)
         size = 2 * masses.size  # of the transform at most; its error counts as lost
+        # A point is off by some u log2(size) |p| |q|; all of them together by size times that.
         norms = float(np.linalg.norm(self.masses) * np.linalg.norm(other.masses))
         error = 8 * _UNIT * math.log2(size) * norms * size
         lost = self.lost + other.lost - self.lost * other.lost + error
@@ -109,6 +112,7 @@ class LossLaw:
         if first >= self.masses.size:
             return self
         kept = self.masses[first : last + 1].copy()
+        # Raised losses and infinite ones only let delta grow.
         kept[0] += self.masses[:first].sum()
         lost = self.lost + float(self.masses[last + 1 :].sum())
         return LossLaw(self.step, self.start + first, kept, lost)

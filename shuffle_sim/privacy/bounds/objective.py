@@ -38,10 +38,13 @@ def delta(epsilon_: float, multiplier: float, curvature: float, coupled: bool = 
     real("epsilon", epsilon_, 0.0, math.inf, closed=(True, False))
     a = 1 / positive("noise_multiplier", multiplier)
     fixed = math.log1p(real("curvature", curvature, 0.0, math.inf, closed=(True, False)))
+    # By parts: a e^(a root + a^2/2) times the integral of e^(-y^2/2) beyond root + a, as
+    # epsilon - c_0 = a root.
     least = fixed + a * a / 2
     root = max(0.0, (epsilon_ - least) / a)
     log_tail = float(scipy.special.log_ndtr(-(root + a)))
     mass = math.exp(math.log(a * math.sqrt(2 * math.pi)) + a * root + a * a / 2 + log_tail)
+    # The loss is never below c_0: there delta = 1 - e^(epsilon - c_0) E e^(-a chi).
     if epsilon_ < least:
         mass = 1 - math.exp(epsilon_ - least) * (1 - mass)
     whole = min(1.0, mass * (1 + 1e-12))
@@ -58,6 +61,7 @@ def pure(tilt: float, curvature: float, coupled: bool = False) -> float:
 
 def _bends(curvature: float) -> NDArray[np.float64]:
     """ln(1 + 4 s (1 - s) curvature) at the flat end of each cell of s, where it is largest."""
+    # 4 s (1 - s) falls from s = 1/2 on.
     low = _SLOPES[:-1]
     return np.asarray(np.log1p(4 * low * (1 - low) * curvature))
 
@@ -67,6 +71,7 @@ def _coupled(epsilon_: float, a: float, curvature: float) -> float:
     """An upper sum over cells of s and of chi: the loss rises with chi, the slopes with s."""
     steep = (1 + _SLOPES[1:]) / 2 * a
     fixed = _bends(curvature) + steep**2 / 2
+    # Each cell of chi counts at its upper end, and what is beyond the last as revealed.
     losses = (fixed[:, None] + steep[:, None] * _CHI[1:]).max(axis=0)
     gains = -np.expm1(np.minimum(epsilon_ - losses, 0.0))
     tails = np.exp(-(_CHI**2) / 2)

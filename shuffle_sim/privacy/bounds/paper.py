@@ -44,6 +44,7 @@ def lemma_3_1(n: int, epsilon: float, delta: float, g: int | None = None) -> Con
     integer("n", n)
     real("epsilon", epsilon, _MIN_EPSILON / 100, _MAX_EPSILON)
     real("delta", delta, _MIN_DELTA, 0.5, closed=(True, False))
+    # ceil(sqrt n), in integers.
     least = math.isqrt(n - 1) + 1
     return _constants(n, epsilon, delta, least if g is None else integer("g", g, least))
 
@@ -56,6 +57,7 @@ def _constants(n: int, epsilon: float, delta: float, steps: int) -> Constants:
             f"epsilon/(3 g) <= {_LOG_BOUND}; take g >= {math.ceil(epsilon / (3 * _LOG_BOUND))}"
         )  # fmt: skip
     wanted = 90 * steps**2 * math.log(2 / delta) / (epsilon**2 * n)
+    # p = wanted/b is below 1/2, as b is above 2 wanted.
     b = math.floor(2 * wanted) + 1
     return Constants(steps, b, wanted / b)
 
@@ -106,6 +108,7 @@ def interactive_budget(epsilon: float, delta: float, rounds: int) -> tuple[float
     real("delta", delta, 0.0, 1.0, closed=(False, False))
     integer("rounds", rounds)
     each = epsilon / (2 * math.sqrt(2 * rounds * math.log(1 / delta)))
+    # Advanced composition of T rounds with slack delta/(T + 1), over epsilon.
     spent = (
         0.5 * math.sqrt(1 + math.log(rounds + 1) / math.log(1 / delta))
         + rounds * each * math.expm1(each) / epsilon

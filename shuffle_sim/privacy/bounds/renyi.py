@@ -86,6 +86,7 @@ def epsilon_few_coins(delta: float, m: int, p: float, g: int, d: int) -> float:
 
 def _least(value: _Value, epsilon: float, delta: float, m: int, p: float, g: int, d: int) -> float:
     """The least of `value` over orders and windows that leave out part of `delta`; all hold."""
+    # A Gaussian's best order is epsilon sigma^2/g^2 - 1/2. Only a start: every order is valid.
     order = round(math.log(max(1.0, min(epsilon * variance(m, p) / g**2, m / g)), _FINER))
     best = math.inf
     for low, high in dict.fromkeys(_window(m, p, g, delta / d * 3.0**-k) for k in range(1, 7)):
@@ -111,6 +112,7 @@ def _least(value: _Value, epsilon: float, delta: float, m: int, p: float, g: int
 
 def _window(m: int, p: float, g: int, mass: float) -> tuple[int, int]:
     """Counts possible under every P_w; each side leaves out at most half of `mass`, or nothing."""
+    # From g on and up to m every P_w is positive, so no ratio is infinite.
     low = binomial.first(lambda y: bool(lower_tail(np.array(y), m, p) > mass / 2), g, m)
     high = binomial.first(lambda y: bool(upper_tail(np.array(y + 1 - g), m, p) <= mass / 2), low, m)
     return low, high
@@ -127,6 +129,7 @@ def _outside(m: int, p: float, g: int, low: int, high: int) -> float:
 def _bound(m: int, p: float, g: int, d: int, order: int, low: int, high: int) -> float:
     """Logarithm of the supremum of K M ... M."""
     theta, a = _FINER**order, _grid(g)
+    # On opposite sides of the middle ("Wider is worse"): distances are all that is left.
     below, above = (_log_laws(g / 2 + side * a, m, p, low, high) for side in (-1, 1))
     moment, exact = _tables(above, below, theta)
     if p != 0.5:  # else the mirror image is the same
@@ -171,6 +174,7 @@ def _log_laws(w: _Floats, m: int, p: float, low: int, high: int) -> _Floats:
 def _tables(log_p: _Floats, log_q: _Floats, theta: float) -> tuple[_Floats, _Floats]:
     """log M and log K of all pairs of rows; the likelihood ratio p/q grows along the rows."""
     tail_p, tail_q = (np.logaddexp.accumulate(rows[:, ::-1], axis=1) for rows in (log_p, log_q))
+    # sup over u of e^{theta u} (A - e^u B) is at e^u = theta A/((1 + theta) B).
     exact: _Floats = np.array([((1 + theta) * row - theta * tail_q).max(axis=1) for row in tail_p])
     moment = np.empty_like(exact)
     for row, logs in zip(moment, log_p, strict=True):
@@ -187,6 +191,7 @@ def _dual(a: _Floats, moment: _Floats, exact: _Floats, d: int, curvature: float)
     a and a' are in the ball of radius g/2.
     """
     budget = a[-1] ** 2
+    # Some coordinate has a^2 + b^2 >= 2 G/d: a cell meets that only if its outer corner does.
     leads = a[1:, None] ** 2 + a[1:] ** 2 >= 2 * budget / d * (1 - 1e-12)
 
     def bound(log_prices: _Floats) -> float:
@@ -197,6 +202,7 @@ def _dual(a: _Floats, moment: _Floats, exact: _Floats, d: int, curvature: float)
             + (d - 1) * _cells(moment, a, prices).max()
         )
 
+    # ln M is near curvature (a + a')^2 <= 2 curvature (a^2 + a'^2); all prices give a bound.
     start = np.full(2, math.log(2 * curvature))
     return float(
         scipy.optimize.minimize(

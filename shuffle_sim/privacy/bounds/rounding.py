@@ -44,6 +44,7 @@ def delta_one_round(epsilon: float, sigma: float, g: float, d: int, nu: float) -
         # bounds the product.
         return kappa * kappa * proxy / 2 + float(np.max(h[1:] - kappa * (s[:-1] - mean)))
 
+    # Every kappa is valid, so a minimum that the search misses is a looser bound, no wrong one.
     steepest = 4 * (1 + epsilon + math.log(1 / nu)) / mean
     best = scipy.optimize.minimize_scalar(
         lambda x: log_bound(math.exp(x)),
@@ -87,6 +88,7 @@ def mu_of_rounds(rounds: Rounds, tail: float | NDArray[np.float64]) -> NDArray[n
         if sigma <= 0:
             return np.full_like(np.asarray(tail, float), math.inf)
         rounded = d > 1
+        # Of a scalar both encodings are in 0 .. g: rounding adds nothing.
         mean += count * (g * g + d / 4 * rounded) / sigma**2
         proxy += count * (g + math.sqrt(d) / 2) ** 2 * rounded / sigma**4
         top += count * (g + math.sqrt(d) * rounded) ** 2 / sigma**2
@@ -102,6 +104,7 @@ def coordinates(rounds: Rounds) -> int:
 
 def delta_many_rounds(epsilon: float, rounds: Rounds, nu: float) -> float:
     """delta of adaptively composed rounds over one user, least over the share of the tail."""
+    # Every tail bounds one and the same delta: so the least of them does.
     tails = np.geomspace(1e-60, 0.5, 760)
     deltas = delta_gdp(epsilon, mu_of_rounds(rounds, tails)) + tails
     return min(1.0, float(deltas.min()) + nu * coordinates(rounds))
