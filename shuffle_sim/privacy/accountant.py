@@ -61,6 +61,7 @@ class ShuffleAccountant:
         Raises:
             ParameterError: delta outside [0, 1).
         """
+        # Rounded down to 0, never up: a smaller delta only asks for more.
         delta = real("target_delta", target_delta, 0.0, 1.0, closed=(True, False))
         return _epsilon(frozenset(self._events.items()), delta if delta >= _MIN_DELTA else 0.0)
 
@@ -95,6 +96,7 @@ def _epsilon(key: _Key, delta: float) -> float:
     found = math.inf
     for shares in _splits(delta, spending):
         for parts in _together(groups, shares):
+            # Above what was found it need not be known: the search is spared.
             found = min(found, parts.epsilon(delta, found))
     return found
 
@@ -117,6 +119,7 @@ def _splits(delta: float, spending: list[bool]) -> Iterator[list[float]]:
         return
     places = [place for place, spends in enumerate(spending) if spends]
     for spent, favoured, part in product(_SPENT, places, _PARTS if kinds > 1 else (1.0,)):
+        # All shares together are at most delta: the formula gets what nobody does.
         rest = spent * (1 - part) * delta / max(kinds - 1, 1)
         shares = [rest * spends for spends in spending]
         shares[favoured] = spent * part * delta
@@ -140,5 +143,6 @@ def _delta(key: _Key, epsilon: float) -> float:
 
     if not any(spending):
         return at(0.0)
+    # Any share is valid: one that the search misses would only say less.
     best = min(range(0, len(_SHARES), _STRIDE), key=lambda place: at(_SHARES[place]))
     return min(at(0.0), *map(at, _SHARES[max(0, best - _STRIDE) : best + _STRIDE]))

@@ -66,6 +66,7 @@ class Shuffled(Theorem[ShuffledEvent]):
         found = super().epsilon(events, delta)
         if delta == 0:
             return found
+        # Basic composition of what is known of each randomiser: `_laws` takes them as clones.
         share = delta / sum(count for _, count in events)
         basic = sum(
             count * clones.epsilon(event.honest, event.epsilon0, share, event.corners)
@@ -75,6 +76,7 @@ class Shuffled(Theorem[ShuffledEvent]):
         return min(found, basic, *composed)
 
     def delta(self, events: Releases[ShuffledEvent], epsilon: float) -> float:
+        # The same the other way round: epsilon in equal parts, deltas added.
         share = epsilon / sum(count for _, count in events)
         basic = sum(
             count * clones.delta(event.honest, event.epsilon0, share, event.corners)
@@ -90,6 +92,7 @@ def _laws(events: Releases[ShuffledEvent]) -> tuple[LossLaw, ...]:
     if sum(count for _, count in events) == 1:
         return ()
     pairs = [(clones.pair(event.honest, event.epsilon0), count) for event, count in events]
+    # All on one grid: laws of other steps would be put on the coarser one.
     width = min(pair.deviation for pair, _ in pairs)
     found = []
     for parts in _STEPS:
@@ -177,5 +180,6 @@ def amplify(
     proven = Shuffled().epsilon(releases, delta)
     # Two symbols are clones; their worst data are known by enumeration only.
     bound = clones.least_epsilon(users, epsilon0, delta, max(symbols or 3, 3))
+    # The bound is of a response that all give: of secret samples it is none.
     least = 0.0 if sampling < 1 or symbols == 2 else bound
     return Amplification(proven, least, rounds * epsilon0, delta, users, Shuffled().basis(releases))

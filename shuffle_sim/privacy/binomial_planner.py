@@ -92,11 +92,13 @@ def fewest_bits(spec: SumSpec, noise_ratio: float) -> BinomialPlan:
         )
 
     def steps(b: int) -> int:
+        # The fewest steps whose noise, rounding at its worst, is as small as wished.
         return max(1, math.ceil(math.sqrt(spec.n * (b + 1)) / (2 * noise_ratio * spec.central)))
 
     def works(b: int) -> bool:
         return spec.private(steps(b), b)
 
+    # Both lines together give b >= 1/room.
     least_b, most = (
         max(1, math.floor(0.98 / room)),
         min(_MAX_B, 2**53 // spec.honest),
@@ -109,6 +111,7 @@ def fewest_bits(spec: SumSpec, noise_ratio: float) -> BinomialPlan:
     tried = range(least_b, least_b + (_SCAN if least_b < _MANY else 1))
     found = next(filter(works, tried), None)
     if found is None:
+        # From the last one tried, which is not private: doubled until one is, then halved.
         low, high = tried[-1], min(2 * tried[-1] + 2, most)
         while not works(high):
             if high == most:

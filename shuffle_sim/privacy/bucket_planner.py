@@ -81,11 +81,13 @@ def _most_bias(spec: SumSpec, size: int, span: float) -> float:
 
 def _noise(spec: SumSpec, size: int, a: float, span: float) -> float:
     """Root of n k^2/(16 a^2 s) over the central Gaussian's; the sampling is part of it."""
+    # k^2/s = span^2 B, and 4 a^2 becomes 16 a^2 as the range is two norm bounds.
     return span * math.sqrt(spec.n * size) / (4 * a * spec.central)
 
 
 def _best(spec: SumSpec, size: int) -> BucketPlan | None:
     """The span of the least error with buckets of one size."""
+    # k = span sqrt(d').
     flats = _FLATNESS if spec.span is None else (spec.span * math.sqrt(spec.sent),)
     best: tuple[float, float, float] | None = None
     for flat in flats:

@@ -58,9 +58,11 @@ class BucketSum(Theorem[BucketSumEvent]):
     )
 
     def epsilon(self, events: Releases[BucketSumEvent], delta: float) -> float:
+        # The event that is left out has a probability: nothing is pure.
         if delta == 0:
             return math.inf
         rounds = _rounds(events)
+        # Each fixed one is valid, so the least epsilon of a few holds.
         shares = bounds.lost_near(delta, sum(count for _, count in rounds))
         return min(
             least_epsilon(partial(bounds.delta, rounds, lost=lost), delta) for lost in shares

@@ -89,6 +89,7 @@ class _Search:
         if r == carry.ONE_BIT and g * self.spec.clip > _MOST_OF_A_STEP:
             return False
         each = carry.Carries(spec.honest - 1, g, r, b, levels, spec.sent, spec.clip)
+        # (1 + e^epsilon) tau of the theorem, for nu = 1.
         cost = each.revealed * spec.rounds * (1 + math.exp(privacy.epsilon))
         nus = nus_near(2 * privacy.delta, cost)
         return carry.delta(((each, spec.rounds),), privacy.epsilon, nus) <= privacy.delta
@@ -105,12 +106,15 @@ class _Search:
 
     def fitting(self, most: int) -> Iterator[tuple[float, int, int, int]]:
         """The (most steps, r, b, L) that fit so many bits; not more than a Gaussian would allow."""
+        # `bits` solved for the steps; the rest takes a bit, so 2 L is less than what there is.
         for (r, b), levels in product(_SHAPES, range(min((most + 1) // 2, _LEVELS + 1))):
             steps = float(((most - 2 * levels) << levels) - (r - 1) - b)
             if r == carry.ONE_BIT:
+                # One bit is all that it sends: nothing to carry.
                 steps = 0.0 if levels else _MOST_OF_A_STEP
             if steps > 0:
                 whole = steps / self.spec.clip * (1 - 1e-15)  # times the span, it must not be above
+                # The noise is ratio(1)/g: beyond it less than the central Gaussian's.
                 yield min(whole, self.ratio(1.0, r, b)), r, b, levels
 
     def plan(self, g: float, r: int, b: int, levels: int) -> CarryPlan:
@@ -161,6 +165,7 @@ def _fewest_bits(search: _Search, noise_ratio: float) -> int | None:
     for r, b in _SHAPES:
         g = search.ratio(1.0, r, b) / noise_ratio  # the fewest steps with so little noise
         steps = g * search.spec.clip
+        # More levels than the top has bits only add messages.
         for levels in range(min(top(steps, r, b, 0).bit_length(), _LEVELS + 1)):
             choices.append((bits(steps, r, b, levels), g, r, b, levels))
     return next((choice[0] for choice in sorted(choices) if search.private(*choice[1:])), None)

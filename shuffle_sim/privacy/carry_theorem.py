@@ -56,6 +56,7 @@ class Carry(Theorem[CarrySumEvent]):
         """
         rounds = _rounds(events)
         units = sum(each.revealed * count for each, count in rounds)
+        # nu such that the total variation of all is this part of the share.
         pairs = [carry.composed(rounds, part * share / units) for part in _CHANGED if share > 0]
         gaussians = [Parts((), mu, changed=changed) for mu, changed in pairs]
         return [each for each in gaussians if each.finite] + super().parts(events, share)

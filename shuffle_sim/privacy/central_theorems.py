@@ -62,6 +62,7 @@ class ByCurve(Theorem[EventT]):
 
     def epsilon(self, events: Releases[EventT], delta: float) -> float:
         ((event, count), *more) = events
+        # The curve is of one release: for several it would have to be convolved.
         one = self.exact(event, delta) if count == 1 and not more else math.inf
         return min(one, super().epsilon(events, delta))
 
@@ -104,6 +105,7 @@ class LaplaceTheorem(ByCurve[LaplaceEvent]):
 
     def exact(self, event: LaplaceEvent, delta: float) -> float:
         """delta(epsilon) = 1 - e^((epsilon - rate)/2), of two laws that are 1 apart."""
+        # `curve` solved for epsilon.
         return max(0.0, event.rate + 2 * math.log1p(-delta))
 
     def curve(self, event: LaplaceEvent, epsilon: float) -> float:
@@ -124,6 +126,7 @@ class ObjectiveTheorem(Theorem[ObjectiveEvent]):
         ((event, count), *more) = events
         if count == 1 and not more:
             return least_epsilon(lambda epsilon: self._one(event, epsilon), delta)
+        # Half of delta for the steps' own, half for composing them; any split is valid.
         each = delta / (2 * sum(times for _, times in events))
         steps = [(self.epsilon(((event, 1),), each), each, times) for event, times in events]
         return Parts(tuple(steps)).epsilon(delta)
@@ -141,8 +144,10 @@ class ObjectiveTheorem(Theorem[ObjectiveEvent]):
         def curve(at: float) -> float:
             if at >= 0:
                 return objective.delta(at, *law)
+            # H_at(P, Q) = 1 - e^at + e^at H_-at(Q, P), for every pair.
             return 1 - math.exp(at) * (1 - objective.delta(-at, *law))  # it holds both ways
 
+        # The theorem of several kinds: S is rate with this probability, else -rate.
         up = 1 / (1 + math.exp(-event.rate))
         return up * curve(epsilon - event.rate) + (1 - up) * curve(epsilon + event.rate)
 
@@ -201,6 +206,7 @@ class GaussianPair(Theorem[GaussianPairEvent]):
 
 def least_delta(epsilon_of: Callable[[float], float], epsilon: float) -> float:
     """The least delta whose epsilon is enough, rounded up: bisection on its logarithm."""
+    # Any end of the bisection whose epsilon is enough is valid; `high` always is one.
     low, high = math.log(1e-300), 0.0
     if epsilon_of(math.exp(low)) <= epsilon:
         return math.exp(low)

@@ -65,8 +65,10 @@ class Parts:
         """delta at `epsilon`, at most 1."""
         if not self.finite:
             return 1.0
+        # ln q; log1p, as 1 - d of a delta would lose its digits.
         hidden = math.fsum(count * math.log1p(-d) for _, d, count in self.steps)
         shifts, weights = self._shifts
+        # mu = 0 is allowed: delta_GDP is then (1 - e^(epsilon - S))_+, that of the steps alone.
         mixture = float(weights @ delta_gdp(epsilon - shifts, np.full_like(shifts, self.mu)))
         lost = self.given_up + (1 + math.exp(min(epsilon, 700.0))) * self.changed
         if self.losses:
@@ -99,14 +101,17 @@ class Parts:
         weights: NDArray[Any] = np.ones(1)
         if self.losses:
             law, size = self.losses, self.losses.masses.size
+            # Split outward once more, so still an upper bound; the steps multiply the points.
             law = law.on(law.step * max(1, math.ceil(size / _POINTS))) if self.steps else law
             shifts, weights = law.losses, law.masses
         for e, _, count in self.steps:
             up, chances = _upward(count, float(scipy.special.expit(e)))
+            # So many steps say "rather x", the others "rather x'": their difference times epsilon.
             shifts = np.add.outer(shifts, (2 * up - count) * e).ravel()
             weights = np.outer(weights, chances).ravel()
             if shifts.size > _MOST_SHIFTS:
                 width = (shifts.max() - shifts.min()) / (_MOST_SHIFTS // 2)
+                # Upward: delta_GDP(epsilon - S) grows with S.
                 cells = np.ceil((shifts - shifts.min()) / width).astype(int)
                 weights = np.bincount(cells, weights)
                 shifts = shifts.min() + width * np.arange(weights.size)
@@ -120,6 +125,7 @@ def _upward(count: int, p: float) -> tuple[NDArray[np.float64], NDArray[np.float
         return up, scipy.stats.binom.pmf(up, count, p)
     mean, reach = count * p, 40 * math.sqrt(count * p * (1 - p)) + 40
     ends = max(0.0, mean - reach), min(float(count), mean + reach)
+    # `count` is the last, so that what lies beyond the window counts as all up.
     up = np.unique([*np.linspace(*ends, _MOST_SHIFTS // 2).round(), float(count)])
     # The mass between two of them is the difference of tails: it is accurate from the smaller one.
     below = np.diff(scipy.stats.binom.cdf(up, count, p), prepend=0.0)
@@ -133,6 +139,7 @@ def least_epsilon(
     """The least epsilon whose delta is enough, to 1e-10 above: bisection on a decreasing function;
     infinite beyond MAX_EPSILON and, without a search, beyond `most`.
     """
+    # delta falls: its root is beyond `most` then.
     if most < MAX_EPSILON and delta_of(most) > delta:
         return math.inf
     low, high = 0.0, 1.0

@@ -57,6 +57,7 @@ class OneSided:
     def variance(self, count: float = 0.0) -> float:
         """Of the estimate of a bin that so many users are in."""
         s = self.kept_back
+        # rate (J + 1)(2 J + 1)/6. Of c users Bin(c, 1 - s) report: c s (1 - s), over (1 - s)^2.
         noise = self.messages * (2 * self.batch + 1) / 3
         return noise / (1 - s) ** 2 + count * s / (1 - s)
 
@@ -82,14 +83,17 @@ class TwoSidedNoise:
     @property
     def messages(self) -> float:
         """Noise messages a bin, on average."""
+        # Two geometric means, and two messages for each unit of the flood.
         return 2 * self.decay / (1 - self.decay) + self.rate * (self.batch + 1)
 
     def variance(self, count: float = 0.0) -> float:
         """Of the estimate of a bin, whoever is in it."""
+        # That of A - B: the flood is in both counts and cancels.
         return 2 * self.decay / (1 - self.decay) ** 2
 
     def law(self, part: float = 1.0) -> Floats:
         """Of one user's or more users' noise messages of a bin, (values,)."""
+        # Sizes 2, 4, .. 2 J: a batch of pairs as messages; A + B is negative binomial of shape 2.
         pairs = np.zeros(2 * self.batch)
         pairs[1::2] = 1 / self.batch
         flood = cells.compound(self.rate * part, pairs)
@@ -111,6 +115,7 @@ def least(event_of: Callable[[float], PrivacyEvent], privacy: Privacy, releases:
     """
     if not privacy.delta:
         raise ParameterError("delta", 0.0, "above 0: an empty bin tells that nobody is in it")
+    # The thousandth pays for (1 + e^epsilon) times `spare` in each release.
     target = (1 - _SPARE) * privacy.delta
 
     def excess(log: float) -> float:
@@ -118,6 +123,7 @@ def least(event_of: Callable[[float], PrivacyEvent], privacy: Privacy, releases:
         found = theorem_of(type(event)).delta(((event, releases),), privacy.epsilon)
         return math.log(max(found, 1e-300) / target)
 
+    # A bracket, by steps of e^0.7: delta is computed at few scales, near the root.
     low = high = math.log(16.0)
     while excess(high) > 0:
         low, high = high, high + 0.7
@@ -128,6 +134,7 @@ def least(event_of: Callable[[float], PrivacyEvent], privacy: Privacy, releases:
         if low < -20:
             return math.exp(high)
     root = float(scipy.optimize.brentq(excess, low, high, xtol=_CLOSE / 8))
+    # Rounded up to what keeps the promise, as the root may lie on either side.
     while excess(root) > 0:
         root += _CLOSE
     return math.exp(root)
@@ -197,6 +204,7 @@ def two_sided(privacy: Privacy, releases: int = 1, flood: float = 0.1) -> TwoSid
     """
     real("flood", flood, 0.01, 0.9, closed=(True, True))
     left = flood * privacy.epsilon
+    # Two cells, each with a loss of ln(1/rho), in every release.
     decay = math.exp((left - privacy.epsilon) / (2 * releases))
     found = []
     for batch in sorted({max(1, round(times / left)) for times in (2.0, 2.5, 3.0)}):
@@ -215,11 +223,13 @@ def fixed_blanket(privacy: Privacy, honest: int, bins: int) -> int:
     def messages(total: float) -> PrivacyEvent:
         return FixedBlanketEvent(honest=max(1, math.ceil(total)), each=1, bins=bins)
 
+    # `least` searches a real total; a message more for everybody than it needs is no loss.
     return math.ceil(least(messages, privacy) / honest)
 
 
 def _greatest(delta_of: Callable[[float], float], privacy: Privacy) -> float:
     """The largest epsilon0 of reports whose permuted view keeps `privacy`; epsilon at least."""
+    # Reports of that epsilon need no shuffling: so it is always private.
     low, high = min(privacy.epsilon, MAX_EPSILON0), MAX_EPSILON0
     if not privacy.delta:
         return low

@@ -133,6 +133,7 @@ class ByPair(ByParts[CountT]):
         """What one release lets be told apart: independent pairs, so often each."""
 
     def together(self, events: Releases[CountT]) -> Parts:
+        # Both worlds are changed: noise drawn again has another law (docs: theory, Composition).
         changed = sum(count * event.redrawn for event, count in events)
         return Parts(changed=changed, losses=_law(self, events))
 
@@ -147,6 +148,7 @@ class ByPair(ByParts[CountT]):
     def _at(self, events: Releases[CountT], epsilon: float) -> float:
         ((event, count), *more) = events
         ((pair, times), *others) = self.pairs(event)
+        # One pair has an exact sum; several go over the grid.
         if more or others or count * times > 1:
             return super().delta(events, epsilon)
         lost = (1 + math.exp(min(epsilon, 700.0))) * event.redrawn
@@ -167,6 +169,7 @@ def _law(theorem: ByPair[CountT], events: Releases[CountT]) -> LossLaw:
 @lru_cache(maxsize=256)
 def _turn(theorem: ByPair[CountT], events: Releases[CountT]) -> float:
     """The epsilon at which delta is least."""
+    # A delta at any smaller epsilon holds here, too: the minimum need not be exact.
     least = scipy.optimize.minimize_scalar(
         lambda epsilon: theorem._at(events, epsilon), bounds=(0.0, 40.0), method="bounded"
     )
@@ -206,6 +209,7 @@ class TwoSidedTheorem(ByPair[TwoSidedEvent]):
 
     def pairs(self, event: TwoSidedEvent) -> tuple[tuple[Pair, int], ...]:
         part = event.part
+        # The part of the honest users: their flood's rate, and the shape of their A and B.
         return ((cells.two_sided(event.decay, event.rate * part, event.batch, part), 1),)
 
 

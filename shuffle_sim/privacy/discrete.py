@@ -90,6 +90,7 @@ class GridLaplace(Noise):
     def shift(self, sensitivity: float) -> int:
         """K, exactly: the floor of a square root of a fraction is that of integers."""
         ratio = Fraction(sensitivity) / Fraction(self.step(sensitivity))
+        # floor(sqrt(p/q)) = floor(sqrt(p q)/q). Each of d roundings adds at most 1 to a difference.
         squared = self.coordinates * ratio * ratio
         root = math.isqrt(squared.numerator * squared.denominator) // squared.denominator
         return root + self.coordinates
@@ -103,6 +104,7 @@ class GridLaplace(Noise):
     def spread(self, d: int) -> float:
         step = self.step(1.0)
         noise = step * math.sqrt(d * variance(self.epsilon / self.shift(1.0)))
+        # Rounding moves a coordinate by half a step at most.
         return math.hypot(noise, math.sqrt(d) * step / 2)
 
     def sample(self, value: Any, sensitivity: float, rng: np.random.Generator) -> Floats:
@@ -134,6 +136,7 @@ def draw(rng: np.random.Generator, rate: Fraction, count: int) -> list[int]:
 
 
 def _laplace(rng: np.random.Generator, rate: Fraction) -> int:
+    # part + top whole is geometric of ratio e^(-1/top); its multiples of bottom: of e^-rate.
     top, bottom = rate.denominator, rate.numerator  # the scale is top/bottom
     while True:
         part = below(rng, top)
@@ -143,12 +146,14 @@ def _laplace(rng: np.random.Generator, rate: Fraction) -> int:
         while _bernoulli_exp(rng, Fraction(1)):
             whole += 1
         size, negative = (part + top * whole) // bottom, bool(below(rng, 2))
+        # -0 is drawn anew: else 0 would count twice.
         if size or not negative:
             return -size if negative else size
 
 
 def _bernoulli_exp(rng: np.random.Generator, gamma: Fraction) -> bool:
     """True with probability e^-gamma, for gamma in [0, 1] (Algorithm 1)."""
+    # Ends at k with chance gamma^(k-1)/(k-1)! - gamma^k/k!: over odd k the series of e^-gamma.
     k = 1
     while below(rng, gamma.denominator * k) < gamma.numerator:
         k += 1
@@ -157,6 +162,7 @@ def _bernoulli_exp(rng: np.random.Generator, gamma: Fraction) -> bool:
 
 def below(rng: np.random.Generator, bound: int) -> int:
     """A uniform integer in [0, bound), by rejection of whole random bits."""
+    # At least half of the numbers of so many bits are below `bound`.
     bits = (bound - 1).bit_length()
     size, spare = -(-bits // 8), -bits % 8
     while bits:

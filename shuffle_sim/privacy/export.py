@@ -52,6 +52,7 @@ def to_gaussian_event(ledger: PrivacyLedger, *, tail: float = 1e-9) -> Dominatin
     import dp_accounting
 
     real("tail", tail, 0.0, 1.0, closed=(False, False))
+    # mu and what is given up may be worst for different users: both at their worst cover all.
     worst, given_up = 0.0, 0.0
     for _, events in ledger.users():
         groups = by_theorem(events.items())
@@ -98,6 +99,7 @@ def _binomial_pld(event: BinomialSumEvent, interval: float) -> Any:
     from dp_accounting.pld import privacy_loss_distribution as pld
 
     m, p, shift = event.trials, event.p, event.steps
+    # What lies beyond is missing in the sum of masses, so `_losses` counts it as revealed.
     reach = 9 * math.sqrt(m * p * (1 - p)) + 40
     j = np.arange(max(0, math.floor(m * p - reach)), min(m, math.ceil(m * p + reach)) + 1)
     # The mass of one count is the ratio of neighbouring tails' difference: taken from the smaller

@@ -141,6 +141,7 @@ class GridBinomial(Noise):
         if privacy.delta < least:
             allowed = f"at least {least:g} for binomial noise; at 0 take GridLaplace"
             raise ParameterError("delta", privacy.delta, allowed)
+        # Rounding adds d/4 to the squared shift: at 10 sqrt(d) steps 1/400 of it.
         steps = max(LEAST_STEPS, math.ceil(10 * math.sqrt(coordinates)))
 
         nu = nus_near(privacy.delta, units)[-1]  # there is much noise
@@ -149,6 +150,7 @@ class GridBinomial(Noise):
             sigma, shift, d, _ = cls(steps, trials, coordinates).event.round(nu)
             return delta_one_round(privacy.epsilon, sigma, shift, d, nu) <= privacy.delta
 
+        # Of a Gaussian: sqrt(m)/2 = steps sigma; and m/4 is MIN_VARIANCE or more.
         low = math.ceil((2 * steps * gaussian.sigma(privacy.epsilon, privacy.delta)) ** 2)
         low, high = max(low, 4 * math.ceil(MIN_VARIANCE)), 2 * max(low, 4 * math.ceil(MIN_VARIANCE))
         while not enough(high):
@@ -156,6 +158,7 @@ class GridBinomial(Noise):
             if high > _LARGEST:
                 allowed = "larger: so much noise cannot be counted"
                 raise ParameterError("epsilon", privacy.epsilon, allowed)
+        # Within 1/2048 of the least trials; `high` is always one that is enough.
         while high - low > max(1, high >> 11):
             middle = (low + high) // 2
             low, high = (low, middle) if enough(middle) else (middle, high)
@@ -172,6 +175,7 @@ class GridBinomial(Noise):
 
     def spread(self, d: int) -> float:
         self._check(d)
+        # m/4 of the noise and at most 1/4 of the rounding, in steps.
         return math.sqrt(d * (self.trials + 1)) / (2 * self.steps)
 
     def sample(self, value: Any, sensitivity: float, rng: np.random.Generator) -> Floats:
@@ -179,6 +183,7 @@ class GridBinomial(Noise):
         self._check(array.size)
         step = Fraction(sensitivity) / self.steps
         whole = [_rounded(Fraction(each) / step, rng) for each in array.ravel().tolist()]
+        # In half steps: Bin(m, 1/2) - m/2 is whole there, for odd m, too.
         moved = [2 * z + noise for z, noise in zip(whole, self._drawn(rng), strict=True)]
         return np.array([nearest(each * step / 2) for each in moved]).reshape(array.shape)
 
@@ -205,5 +210,6 @@ def ones(rng: np.random.Generator, trials: int) -> int:
 def _rounded(value: Fraction, rng: np.random.Generator) -> int:
     """The floor or the ceiling, with mean `value`."""
     floor = value.numerator // value.denominator
+    # One integer below the denominator: the probability is the fraction, exactly.
     part = value - floor
     return floor + (below(rng, part.denominator) < part.numerator)

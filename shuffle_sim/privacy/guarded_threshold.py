@@ -69,6 +69,7 @@ class GuardedThreshold(AboveThreshold):
 
         Each noise exceeds its part with probability tail/(2 queries) or tail/2 at most.
         """
+        # A Laplace number exceeds s ln(1/t) with probability t/2; the queries' by a union.
         unit = self.sensitivity / self.epsilon
         level = unit / SHARE * math.log(1 / self.tail)
         each = 2 * unit / (1 - SHARE) * math.log(self.queries / self.tail)

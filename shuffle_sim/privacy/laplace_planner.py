@@ -116,6 +116,7 @@ def choose_floods(
     if error is not None:
         return _fewest(spec, positive("error", error), ("error", error))
     if noise_ratio is not None:
+        # Pure epsilons of d coordinates and all rounds add up.
         laplace = math.sqrt(2) * spec.d * spec.rounds / spec.privacy.epsilon
         unit = spec.central * math.sqrt(spec.d) / laplace
         target = positive("noise_ratio", noise_ratio) * unit
@@ -126,6 +127,7 @@ def choose_floods(
 def _least(spec: SumSpec, max_bits: float) -> LaplacePlan:
     """By bisection over the error."""
     low, high, found = 1.001, 16.0, None
+    # Each plan is private by the accountant: the search decides about the error only.
     for _ in range(8):
         middle = high if found is None else math.sqrt(low * high)
         try:
@@ -147,6 +149,7 @@ def _fewest(spec: SumSpec, target: float, asked: tuple[str, float]) -> LaplacePl
     """The fewest bits at `target` times the central Laplace noise's error; `asked` names it."""
     allowed = f"larger ({target:.4g} x central Laplace), or take carries or split and mix"
     refusal = ParameterError(*asked, allowed)
+    # Below the central Laplace noise nothing is left for rounding and floods.
     if target <= 1:
         raise refusal
     guesses = sorted(_guesses(spec, target), key=lambda each: each[0])[:_SOLVED]
@@ -191,10 +194,12 @@ def _writings(steps: float) -> Iterator[Digits]:
 def _guesses(spec: SumSpec, target: float) -> Iterator[tuple[float, Digits, FloodNoise]]:
     """Digits and noise of the wished error, with a rule of thumb for the floods and their bits."""
     epsilon, copies = spec.privacy.epsilon, spec.d * spec.rounds
+    # Rounding alone, n/(4 g^2), must leave 2 (copies/epsilon)^2 of the variance: least steps g.
     variance = 2 * (target * copies / epsilon) ** 2
     least = epsilon / copies * math.sqrt(spec.n / (8 * (target**2 - 1)))
     depth = math.log(1 / spec.privacy.delta) / 18.4
     for digits in _writings(max(least, 1.0)):
+        # Of the m planned users: all n have n/m of it.
         wanted = (variance - spec.n / (4 * digits.steps**2)) * spec.honest / spec.n
         for part in _SMOOTH if digits.low else _SMOOTH[:1]:
             smooth = part * digits.base**2 if digits.low else 0.0
@@ -203,12 +208,15 @@ def _guesses(spec: SumSpec, target: float) -> Iterator[tuple[float, Digits, Floo
             )
             if two_sided <= 0:
                 continue
+            # two_sided = 1/(2 sinh(a/2)^2), solved for a.
             decay = 2 * math.asinh(1 / math.sqrt(2 * two_sided))
             unsmooth = digits.low * skew(smooth, digits.base) if digits.low else 0.0
+            # The two-sided noise takes a G at most, the low planes z: the rest is for floods.
             room = epsilon - copies * (decay * digits.units + unsmooth)
             if room < _LEAST_ROOM * epsilon:
                 continue
             moves = copies * (digits.planes - 1 + digits.split_moves + 1)
+            # A rule of thumb: `_solved` finds the flood that is private.
             flood = 35 * depth * moves**0.6 / room
             batches = (max(1, round(each / room)) for each in (_BATCH, _PAIR_BATCH))
             noise = FloodNoise(decay, smooth, flood, flood, *batches)
@@ -250,9 +258,11 @@ def _solved(spec: SumSpec, digits: Digits, noise: FloodNoise) -> tuple[Digits, F
 def _finished(spec: SumSpec, digits: Digits, noise: FloodNoise) -> LaplacePlan | None:
     """On the fine grid, with the cap, as the accountant finds it."""
     epsilon, delta = spec.privacy.epsilon, spec.privacy.delta
+    # The cap costs (1 + e^epsilon) times it in each round: a thousandth of delta in all.
     failure = _CAPPED * delta / spec.rounds / (1 + math.exp(epsilon))
     std = math.sqrt(spec.n / spec.honest * noise.variance(digits) + spec.n / (4 * digits.steps**2))
     ratio = std / (spec.central * math.sqrt(spec.d))
+    # The search was quick and on a rough grid: by hundredths up to what the accountant accepts.
     for _ in range(6):
         cap = cap_for(digits, noise, spec.honest, spec.n, spec.d, failure)
         plan = LaplacePlan(spec, ratio, epsilon, digits, noise, cap)

@@ -69,7 +69,9 @@ class LaplaceSumEvent(PrivacyEvent):
     @cached_property
     def capped(self) -> float:
         """Total variation of each world: the chance that anybody draws more than the cap."""
+        # From the decay on the geometric noise has no E e^(tilt N). Every tilt gives a bound.
         tilts = self.noise.decay * 0.999 * _TILTS
+        # Whoever draws so much noise may be above the cap: its data are at their most.
         free = self.cap + 1 - self.data_messages
         logs = self.coordinates * growth(self.digits, self.noise, self.planned, tilts)
         return min(1.0, self.users * math.exp(float((logs - tilts * free).min())))
@@ -87,12 +89,14 @@ def growth(digits: Digits, noise: FloodNoise, users: int, tilts: Floats) -> Floa
 
     def batched(mean: float, batch: int, messages: int) -> Floats:
         each = np.exp(messages * tilts)
+        # (1/J) sum of e^(M t s) over s = 1 .. J; the compound law's ln is rate (sizes - 1).
         sizes = each * np.expm1(messages * tilts * batch) / np.expm1(messages * tilts) / batch
         return np.asarray(2 * mean / (batch + 1) * (sizes - 1))
 
     rho = math.exp(-noise.decay)
     with np.errstate(over="ignore"):
         total = digits.low * noise.smooth * np.expm1(tilts)
+        # A and B, each negative binomial of shape 1 over all users.
         total += 2 * np.log((1 - rho) / (1 - rho * np.exp(tilts)))
         total += batched(noise.pairs * digits.units, noise.pair_batch * digits.units, 2)
         for reach in digits.reach:
@@ -101,6 +105,7 @@ def growth(digits: Digits, noise: FloodNoise, users: int, tilts: Floats) -> Floa
         for _, v in digits.splits:
             total += batched(noise.flood, noise.batch, 2 + v)
             total += batched(noise.flood, noise.batch, 1 + v)
+    # All laws are infinitely divisible: a share of 1/m has 1/m of the logarithm.
     return np.asarray(total / users)
 
 
@@ -109,6 +114,7 @@ def cap_for(
 ) -> int:
     """The least cap that nobody draws more than, but for `failure`, by Chernoff's bound."""
     tilts = noise.decay * 0.999 * _TILTS
+    # users e^(log - tilt noise) <= failure, solved for the noise; a message more is granted.
     logs = d * growth(digits, noise, planned, tilts) + math.log(users / failure)
     with np.errstate(invalid="ignore"):
         most = float(np.nanmin(logs / tilts))
@@ -157,6 +163,7 @@ def _law(events: Releases[LaplaceSumEvent]) -> LossLaw:
 def spread_of(digits: Digits, noise: FloodNoise) -> float:
     """About the standard deviation of the floods' losses: a move of t adds 2 t^2/variance."""
     moves = digits.planes - 1 + digits.split_moves
+    # Two floods of variance s (2 J + 1)/3 move by 1; below, one moves, the pairs'.
     each = 3 / (noise.flood * (noise.batch + 0.5))
     pairs = 1.5 / (noise.pairs * (noise.pair_batch + 0.5))
     return math.sqrt(moves * each + pairs)

@@ -46,6 +46,7 @@ class PrivacyLedger:
             ParameterError: the event is of a kind no accountant knows, or a protocol that claims to
                 be sequentially interactive asks a user a second time.
         """
+        # Refused before anything is released: what nobody can account for is never charged.
         theorem_of(type(event))
         self._planned.append(Charge(cohort, event))
         if self._sequential and not self._first_time(cohort):
@@ -57,6 +58,7 @@ class PrivacyLedger:
 
     def _first_time(self, cohort: Cohort) -> bool:
         """Whether nobody of the cohort was asked before; from now on they were."""
+        # A start for the merge, before all users; taken off at the end.
         merged, first = [(-1, -1)], True
         for start, stop in sorted((*self._asked, *cohort.ranges)):
             begin, end = merged[-1]
@@ -99,6 +101,7 @@ class PrivacyLedger:
             for start, stop in charge.cohort.ranges
             for place, step in ((start, 1), (stop, -1))
         )
+        # Sweeps over the users: between two edges nobody's history changes.
         active: Counter[PrivacyEvent] = Counter()
         for position, (place, step, index) in enumerate(edges):
             active[charges[index].event] += step

@@ -169,6 +169,7 @@ class Gaussian(Noise):
 
     def mean_norm(self, d: int) -> float:
         """noise_multiplier sqrt(2) Gamma((d + 1)/2) / Gamma(d/2)."""
+        # By logarithms: Gamma overflows beyond d = 342.
         ratio = math.exp(math.lgamma((d + 1) / 2) - math.lgamma(d / 2))
         return self.noise_multiplier * math.sqrt(2) * ratio
 
@@ -319,4 +320,5 @@ class Exponential(PureMechanism[int]):
             raise ParameterError("value", f"of shape {utilities.shape}", allowed)
         with np.errstate(over="ignore"):  # a choice that is so much worse is never drawn
             scores = self.epsilon * ((utilities - utilities.max()) / sensitivity)
+        # The largest of scores plus Gumbel numbers has the law ~ e^score.
         return int(np.argmax(scores + rng.gumbel(size=utilities.size)))

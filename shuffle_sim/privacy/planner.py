@@ -36,6 +36,7 @@ def honest_users(honest_fraction: float, n: int) -> int:
     Raises:
         ParameterError: not in (0, 1], or not even one user.
     """
+    # 1e-9: 0.07 * 100 rounds above 7, and is not 8 users.
     honest = math.ceil(real("honest_fraction", honest_fraction, 0.0, 1.0) * n - 1e-9)
     if honest < 1:
         raise ParameterError("honest_fraction", honest_fraction, f"at least 1/n = {1 / n:g}")
@@ -94,6 +95,7 @@ class SumSpec:
         real("epsilon", self.privacy.epsilon, *_EPSILONS, closed=(True, True))
         honest_users(self.honest_fraction, self.n)
         clip_of(self.d, self.rotation, self.span)
+        # nu in each coordinate and round takes 1e-10 of delta then, at the least nu that is tried.
         floor = 1e10 * NUS[-1] * self.d * self.rounds
         if self.privacy.delta < floor:
             raise ParameterError(
@@ -124,6 +126,7 @@ class SumSpec:
 
     def bias_ratio(self, span: float) -> float:
         """Bound of the l2 bias of clipping that n equal vectors share, over the central error."""
+        # In norm bounds; the central error sqrt(d) central is in ranges, of two norm bounds.
         loss = 1 - span if self.rotation is None else clipping_loss(self.d, span)
         return self.n * loss / (2 * math.sqrt(self.d) * self.central)
 
@@ -141,6 +144,7 @@ class SumSpec:
 
     def noise_ratio(self, g: int, b: int) -> float:
         """Noise of (g, b, 1/2), rounding at its worst included, over the central Gaussian's."""
+        # b/4 of the bits and at most 1/4 of the rounding, in g steps a range.
         return math.sqrt(self.n * (b + 1)) / (2 * g * self.central)
 
     def event(self, g: int, b: int) -> BinomialSumEvent:
@@ -149,6 +153,7 @@ class SumSpec:
 
     def private(self, g: int, b: int) -> bool:
         """Whether (g, b, 1/2) keeps the privacy asked for."""
+        # Others' bits are not counted on: they may be known.
         trials = self.honest * b
         if self.d == 1 and self.rounds == 1:
             wanted = self.privacy.epsilon, self.privacy.delta

@@ -73,5 +73,6 @@ class AboveThreshold(PureMechanism[bool]):
         if opened is None or opened is rng:
             raise ParameterError("opened", opened, "the generator of the session's start")
         unit = sensitivity / self.epsilon
+        # 2 S for a query: it may fall by S while the threshold rises by S.
         level = self.threshold + opened.laplace(scale=unit / SHARE)
         return bool(query + rng.laplace(scale=2 * unit / (1 - SHARE)) >= level)

@@ -59,6 +59,7 @@ class Dominated(Theorem[BinomialT]):
         if share <= 0:
             return math.inf, share
         units = units_of(events)
+        # The share for the tail, and about a hundredth of it for what domination reveals.
         nu = nus_near(share, units)[0]
         return float(mu_of_rounds(rounds_of(events, nu), share)), share + nu * units
 
@@ -86,6 +87,7 @@ class BinomialSumTheorem(Dominated[BinomialSumEvent]):
     def epsilon(self, events: _Sums, delta: float) -> float:
         if delta == 0:
             return math.inf
+        # Both bounds hold: the least of two deltas, or of two epsilons, is one.
         few = _few_coins(events)
         return min(
             _epsilon(events, delta), renyi.epsilon_few_coins(delta, *few) if few else math.inf
@@ -98,6 +100,7 @@ class BinomialSumTheorem(Dominated[BinomialSumEvent]):
 
 @lru_cache(maxsize=4096)
 def _rule(events: _Sums, nu: float) -> str:
+    # A scalar and a single round: no domination is needed, and the number is exact.
     if units_of(events) == 1:
         return EXACT
     if not all(event.round(nu)[0] > 0 for event, _ in events):
@@ -166,6 +169,7 @@ def _basic_delta(events: _Sums, epsilon: float) -> float:
 
 
 def _basic_epsilon(events: _Sums, delta: float) -> float:
+    # Each coordinate of each round is a step of its own.
     share = delta / units_of(events)
     if share >= 1:
         return 0.0
@@ -207,6 +211,7 @@ class SplitAndMix(Theorem[SplitMixEvent]):
         while (left := delta - _revealed(events, cap)) > 0:
             found = _noise_epsilon(events, left)
             if found <= cap:
+                # `found` is at most the cap, so less is revealed: that lowers epsilon again.
                 return min(found, _noise_epsilon(events, delta - _revealed(events, found)))
             cap *= 2
         if delta <= _revealed(events, 0.0):
@@ -248,6 +253,7 @@ def _pure_and_rho(events: Releases[SplitMixEvent]) -> tuple[float, float]:
         root = math.sqrt(event.coordinates)
         # A scalar moves by at most k steps, whatever the rounding.
         reach = step * (event.steps + root * (root > 1))
+        # l1 is at most sqrt(d) times l2, which is k + sqrt(d) after rounding.
         pure, rho = pure + count * root * reach, rho + count * reach**2 / 2
     return pure, rho
 
@@ -272,6 +278,7 @@ def _noise_delta(events: Releases[SplitMixEvent], epsilon: float) -> float:
     )
     if _releases(events) == 1:
         return basic
+    # From the pure epsilon on nothing exceeds: the other bounds would still be above 0.
     return 0.0 if epsilon >= pure else min(laplace.delta_zcdp(rho, epsilon), basic)
 
 

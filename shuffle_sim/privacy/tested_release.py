@@ -102,6 +102,7 @@ class TestedGaussian(Mechanism[Floats | None]):
         """
         positive("delta", privacy.delta)
         e, d = shares[0] * privacy.epsilon / releases, shares[1] * privacy.delta / releases
+        # mu of all releases together: delta grows with it, and `low` stays private.
         low, high = 1e-9, 1e3
         for _ in range(200):
             middle = math.sqrt(low * high)
@@ -109,6 +110,7 @@ class TestedGaussian(Mechanism[Floats | None]):
             low, high = (middle, high) if found <= privacy.delta else (low, middle)
         if not Parts(((e, d, releases),), low).delta(privacy.epsilon) <= privacy.delta:
             raise ParameterError("shares", shares, "smaller: the tests alone cost more")
+        # mu^2 = releases/multiplier^2.
         return cls(e, d, math.sqrt(releases) / low)
 
     @property
@@ -129,6 +131,8 @@ class TestedGaussian(Mechanism[Floats | None]):
         if not (score >= 0 and score % 1 == 0):
             raise ParameterError("value", "another", "an integer score, at least 0, first")
         curve = pass_curve(self.epsilon, self.delta)
+        # Multiples of 2^-53, as `random` is: the probability is the curve's number exactly.
         passes = rng.random() < curve[min(int(score), curve.size - 1)]
+        # Drawn in any case: what the generator gives later is the same whether it passes or not.
         noise = self.noise_multiplier * sensitivity * rng.standard_normal(found.size - 1)
         return np.asarray(checked(found[1:], sensitivity) + noise) if passes else None

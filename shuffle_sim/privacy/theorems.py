@@ -56,6 +56,7 @@ class Theorem(ABC, Generic[EventT]):
 
         A pure epsilon gives epsilon^2/2, and a Gaussian mu gives mu^2/2.
         """
+        # Both are x^2/2 of their x, so the less x is the better one.
         least = min(self.pure(event), self.mu(event))
         return least * least / 2
 
@@ -84,6 +85,7 @@ class Theorem(ABC, Generic[EventT]):
         """The least epsilon proven at `delta`, in [0, 1); infinite where none is."""
         rho = sum(count * self.rho(event) for event, count in events)
         some = MIN_RHO <= rho <= MAX_EPSILON and delta > 0
+        # Rho's rule is for one kind alone; beside others its steps or Gaussians count.
         by_rho = laplace.epsilon_zcdp(rho, delta) if some else math.inf
         return min(by_rho, *(parts.epsilon(delta) for parts in self._stated(events)))
 
@@ -116,6 +118,7 @@ class Theorem(ABC, Generic[EventT]):
     def _stated(self, events: Releases[EventT], share: float = 0.0) -> list[Parts]:
         steps = [(self.approximate(event), count) for event, count in events]
         known = tuple((*step, count) for step, count in steps if step is not None)
+        # Only if every release is such a step: a kind is dominated as a whole, or not.
         found = [Parts(known)] if len(known) == len(steps) else []
         mu, given_up = self.gaussian(events, share)
         return [*found, Parts((), mu, given_up)]
