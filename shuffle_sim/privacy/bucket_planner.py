@@ -66,7 +66,8 @@ def _bits(spec: SumSpec, size: int) -> int:
 
 def _most_bias(spec: SumSpec, size: int, span: float) -> float:
     """The largest private a; 0 where there is none. The noise falls and delta grows with it."""
-    privacy, lost = spec.privacy, buckets.SHARE * spec.privacy.delta / spec.rounds
+    # One of those that the accountant tries: else the plan might take more than was asked for.
+    privacy, lost = spec.privacy, buckets.lost_near(spec.privacy.delta, spec.rounds)[0]
 
     def private(a: float) -> bool:
         rounds = ((_event(spec, size, a, span).bound, spec.rounds),)

@@ -131,6 +131,15 @@ def test_plans_of_the_sheet(n, d, size, flat, a, ratio):
     assert plan.epsilon <= 1.0
 
 
+@pytest.mark.parametrize(("delta", "rounds"), [(1e-5, 3), (2e-6, 1), (3e-6, 1)])
+@pytest.mark.parametrize("size", [1, 4])
+def test_no_plan_takes_more_than_it_was_asked_for(delta, rounds, size):
+    """Deltas between those of which a hundredth is a probability that the accountant tries."""
+    spec = SumSpec(2000, 256, Privacy(1.0, delta), rounds, rotation=0)
+    plan = choose_buckets(spec, max_bits=256 // size * size.bit_length() / 256)
+    assert 0.99 < plan.epsilon <= 1.0
+
+
 @pytest.mark.full
 def test_the_bits_that_a_million_coordinates_take():
     """At 2.5 and at 1.65 times the central Gaussian's mean square error, bias and all."""
