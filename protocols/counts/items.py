@@ -102,6 +102,7 @@ class Coded:
 def _item(text: str, bits: int | None) -> int:
     if bits is None:
         return prefix_of(text)
+    # 2^64 has 20 digits: longer ones are refused unread, as `int` of a long text is slow.
     if not text.isdecimal() or len(text.lstrip("0")) > 20 or int(text) >= 2**bits:
         allowed = f"whole numbers from 0 to 2^{bits} - 1; texts are found without --bits"
         raise ParameterError("column", "a cell", allowed)

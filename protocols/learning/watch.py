@@ -60,6 +60,7 @@ class Watch:
         """
         done = index + 1
         if (
+            # Only where a hundredth of the rounds is completed, and after the last.
             done < self._rounds
             and done * MOMENTS // self._rounds == index * MOMENTS // self._rounds
         ):

@@ -70,6 +70,7 @@ class Calibrated(ABC):
         Raises:
             ParameterError: naming the parameter, its value and what is allowed.
         """
+        # What describes the setting, not the algorithm: it is not among what may go unused.
         parts = {name: given.pop(name) for name in cls.adapts if name in given}
         return cls._made(cls.calibrated_for, n, problem, privacy, given, parts)
 

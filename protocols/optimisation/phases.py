@@ -74,6 +74,7 @@ class PhaseChain(Optimiser[PhasedState]):
     def update(self, state: PhasedState, estimate: Any) -> PhasedState:
         at, following = state.phase, state.phase + 1
         inner = self.answered(at, state.inner, estimate)
+        # At once, so that a state always is of a phase that asks, but for the last.
         if following < len(self.phases) and self.asked(at, inner) is None:
             return PhasedState(following, self.begun(following, self.ended(at, inner)))
         return PhasedState(at, inner)

@@ -54,6 +54,7 @@ class Then(Algorithm[Any, Any]):
             # What was asked once is its own result.
             return self._begun((*state.results, estimate))
         inner = state.stage.update(state.inner, estimate)
+        # A plan is a pure function of the state: it may be asked twice.
         if state.stage.plan(inner) is not None:
             return replace(state, inner=inner)
         return self._begun((*state.results, state.stage.result(inner)))

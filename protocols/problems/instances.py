@@ -58,6 +58,7 @@ class RareDirection:
     @property
     def size(self) -> float:
         """a."""
+        # E A^k = p a^k = G_k^k; of infinite k a = G_k.
         return self.gk * math.pow(self.share, -1 / self.k)
 
     @property
@@ -84,6 +85,7 @@ class RareDirection:
     @property
     def range(self) -> float:
         """p a: the excess of doing nothing, and half of the worst."""
+        # f = p a <w, nu> is from -p a, at -nu, to p a on the unit ball.
         return self.share * self.size
 
     def excess(self, theta: Floats) -> float:

@@ -44,6 +44,7 @@ class LocalMinimiser(Query):
         """
         d = self.center.size
         persons = PersonRows(rows, self.loss.columns(d))
+        # Everybody's step and momentum are those of the public constants: nobody's data set them.
         beta = (self.loss.smoothness() or 0.0) + self.ridge
         root = math.sqrt(beta / (self.loss.strong_convexity() + self.ridge))
         momentum = (root - 1) / (root + 1)

@@ -91,7 +91,9 @@ class Loss(ABC):
 
         At a minimiser ridge ||theta||^2 <= pull; and monotone gradients bound it by those at 0.
         """
+        # 0 = g + ridge theta there, so ridge ||theta||^2 = -<g, theta> <= pull.
         by_pull = math.sqrt(self.pull() / ridge) if ridge > 0 else math.inf
+        # <g(theta) - g(0), theta> >= curved ||theta||^2 with ||g(0)|| <= L(0).
         curved = ridge + self.strong_convexity()
         return min(by_pull, self.lipschitz(0.0) / curved if curved > 0 else math.inf)
 

@@ -73,6 +73,7 @@ class Moments:
         """B >= E (A - clip)_+: kappa_k G_k^k/clip^(k-1)."""
         if math.isinf(self.k):
             return max(0.0, self.gk - clip)
+        # (a - C)_+ <= kappa a^k/C^(k - 1) for every a: in the mean, too.
         return math.exp((self.k - 1) * math.log(self.tail / clip))
 
     def __str__(self) -> str:

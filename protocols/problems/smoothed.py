@@ -61,6 +61,7 @@ class Smoothed(LinearLoss):
         )
 
     def derivative(self, margins: Floats, labels: Floats) -> Floats:
+        # The prox with rows of length 1 and beta = b is that of the margin alone.
         return self.loss.prox(margins, labels, np.ones_like(margins), self.curve)
 
     def second(self, margins: Floats, labels: Floats) -> Floats:

@@ -42,6 +42,7 @@ class Weighted(OfLoss):
 
         That is beta-smooth and at most (bound L)^2/(2 beta) below w l, as an envelope would be.
         """
+        # w times what is beta/bound-smooth is beta-smooth, as w is at most bound.
         inner = None if smoothing is None else smoothing / self.bound
         return _times(self.loss.gradients(theta, rows[:, :-1], inner), rows[:, -1])
 

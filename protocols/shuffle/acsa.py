@@ -102,6 +102,7 @@ class ShuffleACSA(FirstOrder[AcceleratedState]):
         batch, rounds = batching(n, choices.choose("batch", batch, theorem), choices["rounds"])
         choices.choose("rounds", rounds, "floor(n / batch)")
         mean = NoisyMean.paper(batch, d, length, epsilon, delta)
+        # Sampling of a batch and noise of its sum are independent: variances add up.
         sigma = math.sqrt(problem.spread**2 / batch + mean.squared_noise)
         kind = choices.choose("schedule", "paper", f"sigma = {sigma:.4g}, by Theorem 3.2")
         schedule = Schedule(rounds, beta, sigma, diameter, kind)

@@ -37,6 +37,7 @@ class ShuffleLloyd(Lloyd, Protocol[LloydState]):
         super().__init__(**given)
 
     def _noise(self) -> float:
+        # Planned for all rounds at once: each user answers in every one.
         args = self.n, self.coordinates, self.privacy, self.rounds, self.honest_fraction
         self.mean = NoisyMean(planned_sum(SumSpec(*args), self.encoding, self.length))
         return self.mean.sum.standard_error / self.n

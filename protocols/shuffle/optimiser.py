@@ -58,6 +58,7 @@ class FirstOrder(Optimiser[StateT], Protocol[StateT]):
         if self.mean.batch > self.n:
             allowed = f"at most the number of users ({self.n})"
             raise ParameterError("batch", self.mean.batch, allowed)
+        # Refused here, not in the round in which users run out.
         if self.one_shot:
             batching(self.n, self.mean.batch, self.rounds)
         if self.smoothing is not None:
@@ -108,6 +109,7 @@ class FirstOrder(Optimiser[StateT], Protocol[StateT]):
         """Everybody, or the next batch of users not asked before."""
         if self.everybody:
             return Cohort.of(0, self.n)
+        # By the round alone: disjoint batches, whatever the answers were.
         return Cohort.of(state.round * self.mean.batch, (state.round + 1) * self.mean.batch)
 
     @abstractmethod
@@ -132,6 +134,7 @@ class FirstOrder(Optimiser[StateT], Protocol[StateT]):
         if not np.isfinite(gradient).all():
             raise DivergedError(state.round)
         after = self.step(state, gradient)
+        # Of both: a finite gradient may still take a state out of the doubles.
         values = [getattr(after, each.name) for each in dataclasses.fields(after)]
         if not all(np.isfinite(value).all() for value in values if isinstance(value, np.ndarray)):
             raise DivergedError(state.round)

@@ -63,6 +63,7 @@ class ShuffleSGD(Averaged):
     def gap(problem: Problem, distance: float, eta: float, rounds: int, noise: float) -> float:
         """The proven bound for noise rho^2."""
         second = problem.objective_root**2 + noise
+        # The ridge's gradient is in it: nobody sends it, but descent follows it.
         return distance**2 / (2 * eta * rounds) + eta * second / 2
 
     @classmethod
@@ -86,6 +87,7 @@ class ShuffleSGD(Averaged):
         choices.choose("trust", setting.trust, facts)
         choices.choose("batch", batch, "smallest proven bound R sqrt((L^2 + rho^2) n_b/n)")
         choices.choose("rounds", rounds, "floor(n / batch), each user asked once")
+        # R^2/(2 eta T) = eta L_G^2/2.
         best = distance / (length * math.sqrt(rounds))
         eta = positive("eta", choices.choose("eta", best, "R/(L_G sqrt T) minimises Lemma 4.2"))
         bound = cls.gap(problem, distance, eta, rounds, noise)

@@ -22,6 +22,7 @@ class _CarrySum(PlannedSum):
         self, n: int, randomizer: CarryRandomizer, delta: float, honest_fraction: float
     ) -> None:
         super().__init__(n, randomizer, delta, honest_fraction)
+        # Refused when it is made: a run would charge an infinite epsilon.
         check_proven(randomizer.event(self.honest, Datum()), delta)
 
     @property
@@ -135,5 +136,6 @@ class CarryVectorSum(PlannedVectorSum, _CarrySum):
         With a rotation it is the root mean square over its signs, for data chosen without them. It
         is not part of `standard_error`.
         """
+        # Unrotated data may all be at one corner of the cut: the worst case, not the mean.
         loss = 1 - self.span if self.rotation is None else clipping_loss(self.d, self.span)
         return self.n * self.norm_bound * loss

@@ -64,6 +64,7 @@ class OneRoundSum(OneRound):
     def __init_subclass__(cls) -> None:
         """A sum that was written with the earlier name has the other, too."""
         super().__init_subclass__()
+        # Only where the class itself wrote the earlier name: an inherited one is served already.
         kind: Any = cls
         if "calibrate" in vars(cls) and "calibrated" not in vars(cls):
             kind.calibrated = vars(cls)["calibrate"]

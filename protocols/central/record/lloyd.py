@@ -55,7 +55,9 @@ class CentralLloyd(Lloyd, CentralAlgorithm[LloydState]):
         if self.privacy.delta > 0:
             self.mechanism = Gaussian.calibrated(self.privacy, self.rounds)
         else:
+            # Pure epsilons of rounds add up; Gaussians compose by their squares, in `calibrated`.
             self.mechanism = L2Laplace(self.privacy.epsilon / self.rounds, self.coordinates)
+        # Of one coordinate: an l2 error over sqrt(d).
         return self.mechanism.error(apart / self.n, self.coordinates) / math.sqrt(self.coordinates)
 
     def plan(self, state: LloydState) -> Release | None:

@@ -56,6 +56,7 @@ class Minimum(WholeStatistic):
         return Sensitivity(total, "l2", f"{proof}; twice the certified radius more")
 
     def of(self, rows: Floats) -> Floats:
+        # Sensitivity rests on the certified radius, whichever solver ran and wherever it stopped.
         objective = self.risk.objective(np.asarray(rows, float))
         return minimise(objective, self.radius, solver_by(self.solver)).point
 

@@ -53,6 +53,7 @@ def certify(objective: Objective, w: Floats, width: float | None = None) -> Cert
     plain = _residual(objective, w)
     if isinstance(objective, Saddle):
         w = objective.domain.project(w)
+        # lambda/2 ||w - w*||^2 <= F(w) - F(w*) <= gap, for any answer of the opponent.
         radius = math.sqrt(2 * objective.gap(w, objective.worst(w)) / objective.strong_convexity)
         if radius < plain.radius:
             return Certificate(w, radius, "duality gap of the saddle problem")
@@ -61,10 +62,14 @@ def certify(objective: Objective, w: Floats, width: float | None = None) -> Cert
 
 def _residual(objective: Objective, w: Floats) -> Certificate:
     """Of a gradient, or of a projected step; without kinks."""
+    # A subgradient of a lambda-strongly convex function at distance r of its minimiser is
+    # at least lambda r long.
     ridge, gradient = objective.strong_convexity, objective.gradient(w)
     size, error = float(np.linalg.norm(gradient)), objective.rounding(w)
     if isinstance(objective.domain, RealSpace):
         return Certificate(w, (size * _ROUND + error) / ridge, "norm of the gradient")
+    # (w - w+)/eta - g(w) is normal to the set at w+: with g(w+) it is a subgradient there.
+    # Every eta is valid.
     eta = 1 / objective.smoothness
     after = objective.domain.project(w - eta * gradient)
     residual = objective.gradient(after) - gradient + (w - after) / eta

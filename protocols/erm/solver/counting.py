@@ -35,6 +35,7 @@ def counted(objective: ObjectiveT, tally: OracleCalls, share: float = 1.0) -> Ob
     twin = copy.copy(objective)
     for name, value in vars(objective).items():
         if isinstance(value, np.ndarray) and not name.startswith("_"):
+            # A view: the caller's own array stays writeable.
             setattr(twin, name, value.view())
             getattr(twin, name).flags.writeable = False
 

@@ -31,6 +31,7 @@ def inverse(ridge: float, n: int) -> float:
     return 1 / (ridge * n)
 
 
+# C sum l + ||w||^2/2; of Ridge sum (y - m)^2 + alpha ||w||^2, twice our l; SGD takes a mean.
 MODELS: dict[str, tuple[type, str, Strength, dict[str, Any]]] = {
     "LogisticRegression": (Logistic, "C", inverse, {}),
     "LinearSVC": (Hinge, "C", inverse, {"loss": "hinge", "dual": True}),
@@ -58,6 +59,7 @@ def check_model(estimator: Any) -> tuple[type, str, Strength, dict[str, Any]]:
     if loss is object:
         one_of("loss", given["loss"], SGD)
         loss = SGD[given["loss"]]
+    # 0.15 is the default of SGD, which its l2 penalty passes over.
     for key, allowed in (("penalty", ("l2", "deprecated")), ("l1_ratio", (0, 0.0, 0.15, None))):
         if key in given and given[key] not in allowed:
             raise ParameterError(key, given[key], "that of a ridge: l2")
@@ -79,6 +81,7 @@ def fitted(estimator: Any) -> Callable[[Objective], Floats]:
             raise ParameterError("solver", estimator, f"an estimator of the loss {loss.__name__}")
         model = clone(estimator)
         strength = {parameter: unit(objective.ridge, objective.n)}
+        # The objective has no parameter beside those of the features.
         model.set_params(fit_intercept=False, **fixed, **strength)
         model.fit(objective.features, objective.labels)
         return np.asarray(model.coef_, np.float64).ravel()
