@@ -50,8 +50,10 @@ def sum_task(
     kind = registered("protocol", protocol)
     if not hasattr(kind, "size"):
         raise ParameterError("protocol", protocol, "a sum")
-    given = {"noise_ratio": noise_ratio, "max_bits": max_bits, "honest_fraction": honest_fraction}
-    options = {name: value for name, value in given.items() if value not in (None, 1.0)}
+    # What was not asked for is left to the sum; 1 is a number of bits, and a ratio to refuse.
+    honest = None if honest_fraction == 1 else honest_fraction
+    given = {"noise_ratio": noise_ratio, "max_bits": max_bits, "honest_fraction": honest}
+    options = {name: value for name, value in given.items() if value is not None}
     rng = np.random.default_rng(seed)
     rows = rng.random(n) if kind.scalar else rng.standard_normal((n, d))
     if not kind.scalar:

@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from protocols.comparison.tasks import sum_task
 from shuffle_sim import ParameterError, sweep
 from shuffle_sim.experiments import Store
 from shuffle_sim.experiments.report import report
 from shuffle_sim.experiments.study import read
+from shuffle_sim.privacy.bounds import gaussian
 
 STUDY = """
 task = "sum"
@@ -256,3 +258,12 @@ def test_counting_is_a_task(study):
     assert all(0 < row["rmse"] <= row["largest_error"] <= 300 for row in rows)
     assert all(row["ranges_hold"] in (0.0, 1.0) for row in rows)
     assert len({row["payload_bits_per_user"] for row in rows}) >= 2
+
+
+def test_a_sum_is_told_of_a_wish_for_one():
+    """One bit, and the central Gaussian's own noise: both equal the default of another option."""
+    assert sum_task("carry-vector-sum", 20_000, 8, max_bits=1, seed=1).algorithm.bits == 1
+    with pytest.raises(ParameterError, match="exactly one"):
+        sum_task("carry-vector-sum", 20_000, 8, noise_ratio=1.0, max_bits=3, seed=1)
+    made = sum_task("laplace-scalar-sum", 2000, noise_ratio=1.0, seed=1).algorithm
+    assert made.standard_error == pytest.approx(gaussian.sigma(1.0, 1e-6), rel=0.02)
