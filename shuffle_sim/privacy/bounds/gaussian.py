@@ -53,9 +53,12 @@ def mu_of(epsilon: float, delta: float) -> float:
     high = 1.0
     while delta_gdp(epsilon, high) < delta:
         high *= 2
+    low = 1e-12 * high
+    while delta_gdp(epsilon, low) >= delta:  # of a tiny epsilon mu is about sqrt(2 pi) delta
+        low *= 1e-3
     root: float = scipy.optimize.brentq(
         lambda mu: delta_gdp(epsilon, mu) - delta,
-        1e-12 * high,
+        low,
         high,
         xtol=1e-300,
         rtol=1e-14,

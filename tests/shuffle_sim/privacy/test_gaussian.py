@@ -1,3 +1,5 @@
+import math
+
 import mpmath
 import numpy as np
 import pytest
@@ -58,3 +60,11 @@ def test_epsilon_delta_and_mu_invert_each_other():
 def test_array_and_scalar_agree():
     mus = np.array([0.1, 0.5, 2.0])
     assert delta_gdp(1.0, mus).tolist() == [delta_gdp(1.0, float(mu)) for mu in mus]
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.0, 1e-20), (1e-14, 1e-13), (1e-13, 1e-13)])
+def test_the_largest_mu_of_a_tiny_privacy_is_found(epsilon, delta):
+    mu = mu_of(epsilon, delta)
+    assert delta_gdp(epsilon, mu) <= delta < delta_gdp(epsilon, mu * (1 + 1e-9))
+    # delta_GDP(0; mu) = 2 Phi(mu/2) - 1 is mu/sqrt(2 pi) but for its third power.
+    assert mu >= math.sqrt(2 * math.pi) * delta * (1 - 1e-9)
