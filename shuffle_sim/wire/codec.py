@@ -26,6 +26,7 @@ def encode(value: Any, vocabulary: Container[type] | None = None) -> bytes:
     """
     try:
         packed: bytes = msgpack.packb(_lower(value, vocabulary))
+    # It is a ValueError, too, but says what to do: add the class to the vocabulary.
     except ParameterError:
         raise
     except (OverflowError, UnicodeError, ValueError, RecursionError) as error:
@@ -66,6 +67,7 @@ def decode(
     """
     classes = by_name(vocabulary)
     try:
+        # Before msgpack builds anything: one byte of it may become 60 bytes of memory.
         if agreed is not None and count_values(data, agreed.values) > agreed.values:
             raise FrameError("not-agreed", f"more than {agreed.values:,} values")
         tree = plain(data)
@@ -73,6 +75,7 @@ def decode(
         if agreed is not None:
             agreed.demand(tree, classes)
         value = _raise(tree, classes)
+        # msgpack has several forms of one number; the parameter hash is for one.
         if encode(value) != data:
             raise ValueError("not canonical")
     except FrameError:
@@ -147,12 +150,14 @@ def by_name(vocabulary: Iterable[type]) -> dict[str, type]:
 
 def _lower(value: Any, vocabulary: Container[type] | None) -> Any:
     if isinstance(value, np.generic):
+        # A numpy scalar is the Python one: one value has one hash.
         value = value.item()
     if type(value) in PLAIN:
         return value
     if type(value) is tuple:
         return ["t", *(_lower(item, vocabulary) for item in value)]
     if type(value) is np.ndarray and value.dtype.newbyteorder("<").str in DTYPES:
+        # Whatever the machine: the parameter hash covers these bytes.
         little = value.astype(value.dtype.newbyteorder("<"))
         return ["a", little.dtype.str, list(value.shape), little.tobytes()]
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -186,6 +191,7 @@ def _raise(tree: Any, classes: Mapping[str, type]) -> Any:
         return tuple(_raise(item, classes) for item in rest)
     if kind == "a":
         dtype, shape, data = rest
+        # Over bytes, so nobody can write to what was broadcast.
         return np.frombuffer(data, dtype).reshape(shape)
     made = classes[rest[0]]
     raised = (_raise(item, classes) for item in rest[1:])

@@ -31,19 +31,24 @@ def fingerprint(value: Any, within: tuple[int, ...] = ()) -> bytes:
     Raises:
         TypeError: for a value that cannot be taken apart, as pickle could not.
     """
+    # 1, 1.0 and True are equal, but not one value.
     found = hashlib.sha256(type(value).__qualname__.encode() + b"\0")
     below = (*within, id(value))
     if isinstance(value, np.ndarray) and not value.dtype.hasobject:
+        # Bytes alone tell neither a row from a column nor floats from integers.
         found.update(f"{value.dtype.descr}{value.shape}".encode())
         found.update(np.ascontiguousarray(value).reshape(-1).view(np.uint8).data)
     elif type(value) in PLAIN:
+        # `repr` of a float gives it back to the last bit; texts may hold lone surrogates.
         found.update(repr(value).encode("utf-8", "surrogatepass"))
     elif id(value) in within:
         found.update(f"found in itself at {within.index(id(value))}".encode())
     elif isinstance(value, dict | set | frozenset):
+        # Equal sets and dictionaries may list their items in other orders: digests are sorted.
         items = value.items() if isinstance(value, dict) else value
         found.update(b"".join(sorted(fingerprint(item, below) for item in items)))
     else:
+        # All digests have one length: where a part ends is never in doubt.
         for part in parts_of(value):
             found.update(fingerprint(part, below))
     return found.digest()
@@ -126,11 +131,13 @@ def _with_inner(code: CodeType) -> Iterator[CodeType]:
 
 def _of_code(code: CodeType) -> list[Any]:
     code = canonical(code)
+    # Steps are two bytes: what is done, and the place of its constant.
     constants, steps = list(code.co_consts), zip(code.co_code[::2], code.co_code[1::2], strict=True)
     # The docstring is the first constant; nothing takes it.
     if constants and not any(step in _TAKE_CONSTANT and at == 0 for step, at in steps):
         constants[0] = None
     return [
+        # Neither file nor lines: code that was moved is the same code.
         code.co_code,
         code.co_names,
         constants,

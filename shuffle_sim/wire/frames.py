@@ -61,6 +61,7 @@ class Context:
     @classmethod
     def of_broadcast(cls, task: bytes, round_index: int, broadcast: bytes) -> "Context":
         """The context of all frames that answer a broadcast."""
+        # 16 bytes: another broadcast of this hash takes 2^128 tries to find, two of one hash 2^64.
         return cls(task, round_index, hashlib.sha256(broadcast).digest()[:16])
 
 
@@ -144,6 +145,7 @@ def parse(data: bytes | memoryview, limit: int = MAX_FRAME) -> Frame:
         raise FrameError("oversized", f"{len(data) - 4} bytes, at most {limit}")
     if len(data) < 4 or int.from_bytes(data[:4], "big") != len(data) - 4:
         raise FrameError("truncated", "the length prefix does not fit the frame")
+    # A small one may be unpacked: what comes of it is small, too.
     if len(data) > _SMALL and not _shaped(data):
         raise FrameError("malformed", "not two small integers, a header and bytes")
     try:
@@ -157,6 +159,7 @@ def parse(data: bytes | memoryview, limit: int = MAX_FRAME) -> Frame:
         )
     except (ValueError, msgpack.UnpackException) as error:
         raise FrameError("malformed", "not a msgpack array of the limits") from error
+    # Exact types: True is an int, and would pass for version 1.
     if type(fields) is not list or list(map(type, fields)) != [int, int, bytes, bytes]:
         raise FrameError("malformed", "wrong fields or types")
     version, kind, header, payload = fields
@@ -166,6 +169,7 @@ def parse(data: bytes | memoryview, limit: int = MAX_FRAME) -> Frame:
         raise FrameError("malformed", "unknown kind, or a header of the wrong length")
     task, parameters, round_index, index, reports = _HEADER.unpack(header)
     frame = Frame(Kind(kind), Context(task, round_index, parameters), index, reports, payload)
+    # msgpack has longer heads for the same length: a frame that is sent twice has one form.
     start = prefix(
         frame.kind, frame.context, index, reports, len(payload)
     )  # the payload is the frame's end as it is
@@ -180,6 +184,7 @@ def _shaped(data: bytes | memoryview) -> bool:
     Nested arrays, a byte each, would become seventy times as large.
     """
     return (
+        # Four fields; two integers of a byte; a header of 44 bytes; then the payload.
         data[4] == 0x94
         and max(data[5], data[6]) < 0x80
         and data[7:9] == b"\xc4\x2c"
@@ -192,6 +197,7 @@ def claimed_place(data: memoryview) -> tuple[int, int]:
 
     Its fields have fixed places.
     """
+    # The header begins at byte 9; task and hash (16 each) and round (4) stand before the index.
     return int.from_bytes(data[6:7], "big"), int.from_bytes(data[45:49], "big")
 
 
@@ -201,6 +207,7 @@ def check_context(frame: Frame, expected: Context) -> None:
     Raises:
         FrameError: `wrong-task`, `wrong-round` or `wrong-parameters`.
     """
+    # One comparison for all that fit: nearly every frame does.
     for name in ("task", "round", "parameters") if frame.context != expected else ():
         if getattr(frame.context, name) != getattr(expected, name):
             raise FrameError(f"wrong-{name}")

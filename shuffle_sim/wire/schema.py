@@ -106,6 +106,7 @@ def fits(value: Any, expected: Any, classes: Mapping[str, type]) -> bool:
     if kind == "a":
         dtype, shape, data = rest
         sizes = all(type(size) is int and 0 <= size < _AXIS_LENGTH for size in shape)
+        # Sizes first, and in Python's integers: a product that wraps would fit any data.
         if dtype not in DTYPES or not sizes or 8 * math.prod(shape) != len(data):
             raise ValueError(f"no array of {dtype} and shape {shape}")
         own = origin is np.ndarray and _dtype(expected) == dtype
@@ -120,6 +121,7 @@ def _fitting(classes: Mapping[str, type], name: str, *given: Any) -> type:
     """The class of that name, which is made of fields of these types."""
     if name not in classes:
         raise ValueError(f"{name} is not in the vocabulary")
+    # Strict: with a field more or less it is no such class.
     for (field, hint), each in zip(field_types(classes[name]).items(), given, strict=True):
         if not fits(each, hint, classes):
             raise ValueError(f"{name}.{field} is not of type {hint}")
@@ -177,8 +179,10 @@ def _fixed(tree: Any, classes: Mapping[str, type], chosen: Collection[str]) -> A
 def _outline(tree: Any) -> Any:
     """Types and shapes."""
     if type(tree) is not tuple:
+        # What is text or nothing stays so; an integer passes for a float, so both are numbers.
         if type(tree) not in (int, float):
             return None if tree is None else type(tree).__name__
+        # No comparison holds for it, so no limit would.
         if math.isnan(tree):
             raise ValueError("not a number, where a number moves")
         return "number"

@@ -56,6 +56,7 @@ def info(purpose: Purpose, context: Context) -> bytes:
     """What a box is bound to: version label, layer with its roles, task, round, parameter hash."""
     return b"".join(
         (
+            # Label and purpose end in zeros, the rest has one length: no two give one `info`.
             _LABEL,
             purpose.value,
             b"\0",
@@ -89,6 +90,7 @@ class Sealer:
 
     def seal(self, plaintext: bytes) -> bytes:
         """The sealed box; another one at every call."""
+        # Single-shot: a fresh encapsulated key for each box, so no key meets its nonce twice.
         return self._id + _SUITE.encrypt(plaintext, self._key, info=self._info)
 
 
@@ -112,6 +114,7 @@ class KeyPair:
         """
         if len(box) < SEAL:
             raise FrameError("truncated", f"a sealed box of {len(box)} bytes, at least {SEAL}")
+        # For the reason alone, and before a multiplication: what binds a box is the key.
         if box[:KEY_ID] != self.public.key_id:
             raise FrameError("unknown-key", "sealed to another key")
         try:
@@ -157,6 +160,7 @@ def verified(
 
 
 def _signed(content: bytes, purpose: Purpose, context: Context, recipient: PublicKeys) -> bytes:
+    # With the recipient: a role cannot seal what it got signed to another in the signer's name.
     return b"".join((info(purpose, context), recipient.sealing, content))
 
 

@@ -36,7 +36,9 @@ def words_of(values: ArrayLike, symbols: int) -> Words:
     """
     given = np.asarray(values)
     if not given.size:
+        # numpy takes an empty list for floats.
         given = given.astype(np.uint8)
+    # As Python integers: an alphabet of 2^64 words is beyond any integer of numpy.
     whole = given.dtype.kind in "iu" and given.ndim == 1
     if not (whole and int(given.min(initial=0)) >= 0 and int(given.max(initial=0)) < symbols):
         raise ParameterError("messages", given, f"integers, (messages,), from 0 to {symbols - 1}")
@@ -68,6 +70,7 @@ def read_words(payload: Buffer, symbols: int, words: int) -> Words:
         padded[:, carrier - octets :] = rows
         rows = padded
     found: Words = rows.view(f">u{carrier}").reshape(-1).astype(f"u{carrier}")
+    # Where every number of so many bytes is a word none is out of range.
     if symbols != 256**octets and int(found.max(initial=0)) >= symbols:
         raise FrameError("symbol-out-of-range", f"symbols must be below {symbols}")
     return found
@@ -89,6 +92,7 @@ def counted(
             return distinct.astype(np.uint64), found[distinct]
         distinct, often = np.unique(words, return_counts=True)
         return distinct.astype(np.uint64), often.astype(np.int64)
+    # A tally of words names those that came.
     came = counts != 0
     words, counts = words[came].astype(np.uint64, copy=False), counts[came]
     if words.size > 1 and bool((words[1:] <= words[:-1]).any()):
