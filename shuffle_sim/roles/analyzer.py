@@ -103,6 +103,7 @@ class Analyzer(Keyed):
             frame = parse(data)
             check_context(frame, self._context)
             self._view.take(
+                # The shard that the index names must have signed it.
                 self._opened(frame, Purpose.VIEW, self._directory.shufflers, frame.index >> 16)
             )
         return self._completed()
@@ -193,11 +194,13 @@ class _View:
     def complete(self) -> bool:
         """Whether all messages are there."""
         reports = self._reports
+        # Without reports it would be complete before its first frame came.
         return reports > 0 and np.array_equal(self._size, self._all(reports, self._whole))
 
     @property
     def tally(self) -> Tally:
         """Of all that was taken."""
+        # By place, however frames came: a view of messages is in the order of release.
         tallies = [self._tallies[place] for place in sorted(self._tallies)]
         if self._spec.randomizer.view == "messages":
             words = np.concatenate([each.words for each in tallies if each.words is not None])
@@ -221,6 +224,7 @@ class _View:
             FrameError: `wrong-length` if there are more than those of so many reports, or than were
                 said to come.
         """
+        # One number for all frames: with a smaller one the view would be complete too early.
         if self._taken and (reports, whole) != (self._reports, self._whole):
             said = f"{self._reports} reports, {self._whole} words said before"
             raise FrameError("wrong-count", f"{reports} reports, {whole} words; {said}")
@@ -282,10 +286,12 @@ class _View:
             raise FrameError("wrong-kind", f"{frame.kind.name} is not for the analyzer of this run")
         digest = hashlib.sha256(frame.payload).digest()
         if frame.index in self._taken:
+            # The same bytes again are free, others a second release (docs/design.md, rules 3, 5).
             if self._taken[frame.index] != digest:
                 place = f"frame {frame.index & 0xFFFF} of shard {frame.index >> 16}"
                 raise FrameError("duplicate-block", f"{place} came before with another content")
             return
+        # The guarantee is for the minimum: held here, too, whoever shuffled.
         if not self._spec.minimum <= frame.reports <= self._spec.cohort.size:
             raise FrameError(
                 "wrong-count", f"{frame.reports} reports of {self._spec.cohort.size} users"

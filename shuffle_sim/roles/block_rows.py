@@ -19,7 +19,7 @@ class Chunk(NamedTuple):
     squares: Floats | None = None
 
 
-# doubles of a chunk: from query to bits it stays near its core, and its calls are paid for
+# doubles of a chunk, 1 MiB: from query to bits it stays near its core, and calls are paid for
 _CHUNK_VALUES = 131_072
 
 
@@ -28,6 +28,7 @@ def chunk_rows(width: int) -> int:
 
     It depends on the width of a row only, so never on the workers.
     """
+    # Of long rows still some: each call of a kernel has a price of its own.
     return max(64, -(-_CHUNK_VALUES // max(1, width)))
 
 
@@ -49,6 +50,7 @@ class BlockRows:
         if start in self._read_once and start not in self._resident:
             self._keep(start, stop)
         if self._population.resident:
+            # Rows of files and generators are read anew: kept, they would fill the memory.
             self._read_once.add(start)
         return self._resident[start] if start in self._resident else self._read(start, stop)
 

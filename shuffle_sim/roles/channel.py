@@ -64,6 +64,8 @@ class Keyed:
     ) -> bytes:
         block = self._block(frame)
         recipient = recipients[block % len(recipients)]
+        # Signed, then sealed: the network does not see by whom, and what is inside cannot be
+        # sealed on to another role (`wire.sealing`).
         signed = self._keys.sign(bytes(data), purpose, frame.context, recipient)
         box = Sealer(recipient, purpose, frame.context).seal(signed)
         return Frame(Kind.SEALED, frame.context, block, frame.reports, box).tobytes()
@@ -84,6 +86,7 @@ class Keyed:
             raise FrameError("unknown-sender", f"{sender} of {len(senders)}")
         signed = self._keys.open(frame.payload, purpose, frame.context)
         inner = parse(verified(signed, senders[sender], purpose, frame.context, self._keys.public))
+        # Nobody signed the frame around: whoever changes it would have drops counted for others.
         if (inner.context, self._block(inner), inner.reports) != (
             frame.context,
             frame.index,

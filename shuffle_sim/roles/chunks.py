@@ -60,6 +60,7 @@ def view_chunks(randomizer: Randomizer, size: int) -> Counter[Size]:
     largest = largest_chunk(randomizer)
     whole, rest = divmod(size, largest)
     found: Counter[Size] = Counter({largest: whole})
+    # Plus leaves out the sizes of which there are none.
     return +found + Counter([rest] * (rest > 0))
 
 
@@ -68,6 +69,7 @@ def largest_chunk(randomizer: Randomizer) -> int:
     alphabet = randomizer.alphabet
     if randomizer.view != "sums":
         return VIEW_CHUNK_BYTES // word_bytes(alphabet.symbols)
+    # A multiple of 8: chunks of bits end at whole bytes.
     return max(8, 8 * VIEW_CHUNK_BYTES // (alphabet.width * alphabet.symbol_bits) // 8 * 8)
 
 
@@ -94,6 +96,7 @@ def read_view_chunk(payload: bytes, randomizer: Randomizer) -> tuple[Size, Tally
     if randomizer.view != "sums":
         words = read_words(rest, alphabet.symbols, int(room(size, randomizer).sum()))
         return size, tally_of(words, randomizer)
+    # A label of a chunk is as a report of one label: all are read in one step.
     if isinstance(size, int) and not alphabet.columns:  # all labels at once
         one = Alphabet(1, alphabet.symbols)
         sums = Messages.from_bytes(one, size, rest, alphabet.labels).row_sums()
@@ -149,6 +152,7 @@ def _sized(payload: bytes) -> tuple[Size, memoryview]:
     if first < _SEVERAL:
         return first, memoryview(payload)[SIZE:]
     labels = first - _SEVERAL
+    # A number from 2^63 on would be negative as it is counted.
     if labels >= numbers.size or (numbers[1 : 1 + labels] >= _SEVERAL).any():
         raise FrameError("wrong-length", f"{len(payload)} bytes, sizes of {labels} labels")
     return tuple(numbers[1 : 1 + labels].tolist()), memoryview(payload)[SIZE * (1 + labels) :]
@@ -163,6 +167,7 @@ def room(size: Size, randomizer: Randomizer) -> NDArray[np.int64]:
     labels = randomizer.alphabet.labels
     if not isinstance(size, int) and len(size) != labels:
         raise FrameError("wrong-length", f"sizes of {len(size)} labels, not of {labels}")
+    # Python's integers: hostile sizes do not wrap.
     total = size * randomizer.alphabet.width if isinstance(size, int) else sum(size)
     if total > MOST_MESSAGES:
         raise FrameError("wrong-length", f"{total:,} messages, at most {MOST_MESSAGES:,}")

@@ -64,6 +64,7 @@ def corrupted(
         block: all users of the block, asked or not.
     """
     rng = drawn(attack_context.round, Role.ADVERSARY, attack_context.block)
+    # Of round 0 in every round: who is of a coalition is drawn once for the run.
     lasting = drawn(0, Role.COALITION, attack_context.block)
     squad: Squad = []
     for member in adversary.members:
@@ -92,6 +93,7 @@ def corrupted(
                 context,
                 user,
                 x,
+                # Streams of their own: attacks leave the noise of honest users as it is.
                 drawn(attack_context.round, Role.CORRUPTED, user),
             )
     return acts
@@ -101,6 +103,7 @@ def _claimed(
     squad: Squad, attack_context: AttackContext, active: Users, rng: np.random.Generator
 ) -> Floats:
     """The values of the `active` users after what their adversaries do to rows and values."""
+    # An index copies: what adversaries write is not in the population's rows.
     rows = attack_context.rows[np.searchsorted(attack_context.users, active)]
     for member, users in squad:
         theirs = np.isin(active, users)
@@ -144,6 +147,7 @@ def _act(
     acts.packets += [
         Frame(Kind.PACKET, context, user, 1, packet[: longest + 1]).tobytes() for packet in packets
     ]
+    # Only what is on the wire is in the view, to be subtracted from it.
     if any(member.colludes for member in mine) and isinstance(report, Messages) and own in packets:
         acts.disclosed += 1
         acts.sums.update(dict(report.tally().items()))

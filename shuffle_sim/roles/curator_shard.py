@@ -44,6 +44,7 @@ class CuratorShard:
         for block in self._blocks:
             spans = cohort.within(block * self._size, (block + 1) * self._size)
             pieces = [part(self._population.rows(low, high)) for low, high in spans]
+            # After they were read: rows that change on the way would not be seen before.
             if self._contents[block] and self._content(block) != self._contents[block]:
                 raise DataChangedError(block)
             if pieces:

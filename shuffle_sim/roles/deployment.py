@@ -150,6 +150,7 @@ class Deployment:
                 parameters, or it asks for what no round of the run can (`not-agreed`).
         """
         agreed = self.agreed
+        # Before it is read: a length costs nothing.
         if agreed is not None and len(broadcast) > agreed.size:
             raise FrameError("not-agreed", f"{len(broadcast):,} bytes, at most {agreed.size:,}")
         opened = _opened(broadcast, self.task, self.vocabulary, agreed)
@@ -166,6 +167,7 @@ def _opened(
     frame = parse(broadcast)
     if frame.kind is not Kind.ROUND:
         raise FrameError("wrong-kind", f"{frame.kind.name} is not a broadcast")
+    # The hash is taken here: what a frame says of itself proves nothing.
     context = Context.of_broadcast(task, frame.context.round, frame.payload)
     check_context(frame, context)
     public = cohort, query, randomizer, minimum = decode(
@@ -173,6 +175,7 @@ def _opened(
     )
     if minimum < 1:
         raise FrameError("malformed-broadcast", f"a minimum of {minimum}")
+    # No shuffler could release it, but users would have answered, and paid.
     if minimum > cohort.size:
         fewest = f"at least {minimum:,} reports of {cohort.size:,} users"
         raise FrameError("not-agreed", fewest)

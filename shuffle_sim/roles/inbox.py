@@ -75,6 +75,7 @@ class Inbox:
             if len(data) > self._largest:  # before it is copied
                 raise FrameError("oversized", f"{len(data):,} bytes, at most {self._largest:,}")
             frame = parse(data)
+            # Before it claims anything: a user's frame that is dropped counts for one report.
             if frame.kind is Kind.PACKET and self._deployment.security != "transport":
                 self._take_packet(frame, pool)
                 return
@@ -88,11 +89,13 @@ class Inbox:
                 raise FrameError(
                     "wrong-kind", f"{frame.kind.name} is not for the shuffler of this run"
                 )
+            # Else one user could bring a round to its minimum alone.
             if frame.kind is Kind.BUNDLE and frame.reports != 1:
                 raise FrameError("wrong-count", "a bundle counts for one user")
             if frame.index in self._seen and frame.kind is not Kind.BUNDLE:
                 raise FrameError("duplicate-block", f"block {frame.index}")
             self._add(frame, frame.index, pool)
+            # Only what was taken: a frame that was dropped must not keep out the true one.
             self._seen.add(frame.index)
         except FrameError as error:
             # Never more than were asked, whatever it claims.
@@ -119,11 +122,13 @@ class Inbox:
         if frame.kind is Kind.BUNDLE:
             frame = self._once(frame)
         self._add(frame, sender // self._deployment.block_size, pool)
+        # The same of users.
         self._senders.add(sender)
 
     def _add(self, frame: Frame, block: int, pool: MessagePool) -> None:
         if block % self._deployment.shuffler_shards != self._shard:
             raise FrameError("wrong-shard", f"block {block} is not of shard {self._shard}")
+        # Frame and packets together: of a block no more count than were asked.
         room = self._asked(block) - self._taken[block]
         if frame.reports > room:
             raise FrameError(
@@ -144,6 +149,7 @@ class Inbox:
         if box in self._boxes:
             raise FrameError("replayed", "the same box came before")
         frame = self._read(frame)
+        # After it opened: a box that was altered has the same first bytes as the true one.
         if box is not None:
             self._boxes.add(box)
         return frame

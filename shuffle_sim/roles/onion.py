@@ -58,6 +58,7 @@ def bundles(reports: Messages, sealer: Sealer) -> Iterator[bytes]:
         for words in of_user:
             yield b"".join(sealer.seal(word.tobytes()) for word in words)
         return
+    # As Python's integers: label and symbol together may have more than 64 bits.
     for rows in reports.symbols.tolist():
         numbers = (
             label << alphabet.symbol_bits | symbol
@@ -119,6 +120,7 @@ class BoxPool(MessagePool):
     def _permute(self, sizes: NDArray[np.int64], rng: np.random.Generator) -> None:
         none = np.empty((0, box_bytes(self.randomizer.alphabet)), np.uint8)
         self._boxes = [np.concatenate([none, *held]) for held in self._held]
+        # Boxes are moved once, as chunks are put together (docs/theory/shards.md, "Memory").
         self._orders = [order(len(boxes), rng) for boxes in self._boxes]
         self._held = [[] for _ in self._held]
 
@@ -199,8 +201,10 @@ class Opener:
         if box[:BOX_ID] in self._seen:
             raise FrameError("replayed", "the same box came before")
         plain = self._keys.open(box, Purpose.MESSAGE, self._context)
+        # After it opened: else an altered copy in front would keep out the true one.
         self._seen.add(box[:BOX_ID])
         said, symbol = divmod(int.from_bytes(plain, "big"), 1 << alphabet.symbol_bits)
+        # Else a user could have all its messages under one label.
         if said != label:
             raise FrameError("wrong-label", f"label {said} among those of {label}")
         if symbol >= alphabet.symbols:

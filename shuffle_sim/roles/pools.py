@@ -104,6 +104,7 @@ class MessagePool(ABC):
 
         The shape is (shards, labels): every label has sizes of its own.
         """
+        # By label: with sizes in common the lemma fails (docs/theory/shards.md, "Shards").
         found = rng.multinomial(self.each, np.full(shards, 1 / shards))
         return np.asarray(found.T, np.int64)
 
@@ -146,6 +147,7 @@ class BitPool(MessagePool):
         self.each += each
 
     def routed(self, index: int, rng: np.random.Generator) -> bytes:
+        # How many ones: in which order they cross says nothing, the next shard draws another.
         size = front(self.chunk_sizes[index], self.randomizer)
         return size + self._chunks[:, index].astype("<i8").tobytes()
 
@@ -183,6 +185,7 @@ class SymbolPool(MessagePool):
         self.each += np.array([len(row) for row in rows])
 
     def _permute(self, sizes: NDArray[np.int64], rng: np.random.Generator) -> None:
+        # Nothing came: each label has an empty row.
         none = list(np.empty((self.randomizer.alphabet.labels, 0), np.uint8))
         self._moved = [permuted(parts, rng) for parts in zip(*(self._held or [none]), strict=True)]
         self._held = []
@@ -214,9 +217,11 @@ class TallyPool(MessagePool):
         self.each += each
 
     def shares(self, shards: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        # All to the first shard: there are no messages, and only their total is seen.
         return np.eye(shards, 1, dtype=np.int64) * self.each
 
     def view(self) -> NDArray[np.int64]:
+        # One chunk; none where nothing came.
         return self.each[None][: self.size]
 
     def _permute(self, sizes: NDArray[np.int64], rng: np.random.Generator) -> None:

@@ -102,6 +102,7 @@ def read_sums(payload: Buffer, randomizer: Randomizer, reports: int) -> NDArray[
     sums = _integers(
         payload, "<u8", randomizer.alphabet.labels
     )  # a negative one is larger than any that may be
+    # Where the largest fits the smallest room, no label need be looked at by itself.
     quick = int(sums.max(initial=0)) <= min(randomizer.least_largest_sum * reports, _LARGEST)
     if not quick and (sums > np.minimum(randomizer.largest_sums * reports, _LARGEST)).any():
         raise FrameError(
@@ -138,6 +139,7 @@ def read_counts(payload: Buffer, randomizer: Randomizer) -> Tally:
     distinct = len(payload) // _COUNTED
     both = _integers(payload, "<u8", 2 * distinct).astype(np.uint64)
     words, counts = both[:distinct], both[distinct:]
+    # One form of a tally, in which no word has two counts.
     if (words[1:] <= words[:-1]).any():
         raise FrameError("malformed-counts", "words do not ascend")
     if distinct and int(words[-1]) >= randomizer.alphabet.symbols:

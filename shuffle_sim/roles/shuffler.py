@@ -99,6 +99,7 @@ class Shuffler(Keyed):
         arrived = now.arrived
         if arrived is now.pool:
             return b"", ShuffleRecord()
+        # For each part a name, and a stream: to be drawn again after a loss, never for another.
         place = self._shard << 16 | now.parts
         rng = self._deployment.stream(now.context.round, Role.ROUTER, self._shard << 32 | now.parts)
         sizes = arrived.shares(shards, rng)
@@ -114,6 +115,7 @@ class Shuffler(Keyed):
             )
             for target, chunk in enumerate(chunks)
         ]
+        # Its own part is on its pool already: sent, it would count twice.
         frames[self._shard] = b""
         now.parts += 1
         routed = tuple(
@@ -164,6 +166,7 @@ class Shuffler(Keyed):
         if collected.accepted < now.minimum:
             short = f"{collected.accepted} reports accepted, agreed are at least {now.minimum}"
             raise RoundAbortedError(f"round {now.context.round}: {short}; not released")
+        # A view of fewer messages would be of another law than the one that is charged.
         if now.pool.size != collected.shares[self._shard]:
             lost = (
                 f"shard {self._shard} holds {now.pool.size} of {collected.shares[self._shard]} "
@@ -177,6 +180,7 @@ class Shuffler(Keyed):
             sizes = np.zeros((1, now.pool.each.size), np.int64)
         now.pool.cut(
             sizes,
+            # Index 0 cuts; 1, 2, ... are chunks: each can be made again without those before it.
             self._deployment.stream(now.context.round, Role.SHUFFLER, self._shard << 32),
         )
         self._released = now.context.round
@@ -223,6 +227,7 @@ class Shuffler(Keyed):
                 -1 if self._round is None else self._round.context.round,
                 begun.context.round,
             )
+            # The same round of other parameters would release its users' reports in two batches.
             if self._released < asked <= last:
                 raise RoundAbortedError(
                     f"round {asked} is asked for while round {last} is under way with other "
