@@ -68,6 +68,7 @@ def gain_study(
     if spec is None or not isinstance(spec.randomizer, HasReach):
         allowed = "counts whose randomizer states its reach"
         raise ParameterError("protocol", type(protocol).__name__, allowed)
+    # Nobody is in the first bin: what is counted there is the attack, and noise of mean 0.
     entropy, rows = entropy_of(seed), np.ones(protocol.users)
     found = []
     for name in attacks:

@@ -103,6 +103,7 @@ class ALIE(Knowing):
         if z is None and self.fraction >= 0.5:
             raise ParameterError("z", z, "given where half of the users or more are corrupted")
         self.z = (
+            # Their (n - m - s)/(n - m), with s = n/2 + 1 - m of n users to win and m corrupted.
             float(scipy.special.ndtri(0.5 / (1 - self.fraction)))
             if z is None
             else real("z", z, -math.inf, math.inf)

@@ -24,6 +24,7 @@ def _same(context: AttackContext, largest: Floats | bool) -> Messages:
         return context.randomizer.extreme(highest=bool(np.any(largest)))
     by_label = np.asarray(largest, np.uint64).ravel()  # or by coordinate, of several labels each
     by_column = np.repeat(by_label, alphabet.labels // by_label.size)[alphabet.label_of]
+    # Unsigned: the largest symbol may be 2^64 - 1.
     symbols = np.broadcast_to(by_column[:, None], (alphabet.width, per_label))
     return Messages.from_symbols(alphabet, (symbols * np.uint64(alphabet.symbols - 1))[None])
 
@@ -108,6 +109,7 @@ class WrongLabels(Coalition):
             return honest
         if honest.each is not None:
             following = honest.words.astype(np.uint64) + np.uint64(1)
+            # At 2^64 symbols the sum wraps to 0 by itself.
             last = following > np.uint64(honest.alphabet.symbols - 1)
             return call_next.context.randomizer.singly(np.where(last, np.uint64(0), following))
         places = int(honest.alphabet.edges[step_to_next(honest.alphabet)])
@@ -173,6 +175,7 @@ class Impostor(Coalition):
                 frame, kind=Kind.REPORTS, index=context.block, reports=context.users.size
             ),
             "user": replace(frame, index=user + 1),
+            # The most that a header can say.
             "count": replace(frame, reports=2**32 - 1),
         }
         return (changed[self.claim].tobytes(),)

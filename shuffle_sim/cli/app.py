@@ -208,6 +208,7 @@ def main() -> None:
             warnings.simplefilter("ignore", WeakPrivacyWarning)  # commands print them
             warnings.showwarning = _told
             code = app(standalone_mode=False)
+            # Here, where a reader that has left is still caught.
             sys.stdout.flush()
     except ParameterError as error:
         code = _fail(error, 2)
@@ -230,6 +231,7 @@ def main() -> None:
 
 def _unread(code: int) -> int:
     """Nobody takes what is still to be printed."""
+    # Python flushes once more as it ends, and would fail again.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return code
 

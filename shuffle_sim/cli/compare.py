@@ -62,6 +62,7 @@ class TaskOptions:
         """
         base, _, power = (self.domain or "").partition("^")
         try:
+            # 2^999999999 would be computed before it is refused.
             return int(int(base) ** min(int(power or "1"), 99))
         except ValueError:
             raise ParameterError("domain", self.domain, "such as 1000 or 2^32") from None
@@ -228,6 +229,7 @@ def compare_command(
     Example: shuffle-sim compare --task heavy-hitters --domain 2^32 --n 1M --delta 1e-7
     """
     n, d = integer("n", size.users), integer("d", size.dimensions)
+    # 0.07 x 100 is a little more than 7 in doubles.
     attackers = math.ceil(real("malicious", malicious, 0.0, 0.5, closed=(True, True)) * n - 1e-9)
     if asked.counts:
         asked.alone(d=d)

@@ -275,6 +275,7 @@ def content_of(table: Table | str, file: Path | None) -> bytes:
     if file is None:
         assert not isinstance(table, str)
         return fingerprint((table.rows, table.target))
+    # Its bytes, not its table: options that read it otherwise make no new data of it.
     with opened(file) as stream:
         return hashlib.file_digest(stream, "sha256").digest()
 

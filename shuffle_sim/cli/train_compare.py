@@ -142,6 +142,7 @@ def compared(
     seed = how.options["seed"]
     seeds: list[int | None] = [None] * repeats
     if seed is not None:
+        # With seed, seed + 1, ... neighbouring seeds would share most of their splits.
         drawn = np.random.SeedSequence(entropy_of(seed)).generate_state(repeats)
         seeds = [int(each) for each in drawn]
     splits = [Split.of(source, trainer, test_fraction, each) for each in seeds]
