@@ -43,6 +43,7 @@ def check_bits(views: NDArray[np.uint8], ones: Sequence[int], alarm: float) -> N
         LawError: naming what is off.
     """
     size, share = views.shape[1], np.asarray(ones) / views.shape[1]
+    # Exact, so first: all that follows is given the number of ones.
     if (views.sum(axis=1, dtype=np.int64) != ones).any():
         raise LawError("the view does not hold the ones that were sent")
     cells = min(_CELLS, size)
@@ -73,6 +74,7 @@ def check_bits(views: NDArray[np.uint8], ones: Sequence[int], alarm: float) -> N
         check_products(gram[upper], seen, alarm / 8, "two views of bits")
     for row, spread in zip(centred, variance.tolist(), strict=True):
         check_lags(row[None], spread, alarm / 8 / len(kept), "bits of a view")
+    # p^2 + (1 - p)^2, of the most lopsided view.
     agree = float((1 - 2 * variance).max())
     check_repeats([kept], agree, alarm / 8, "bits of views")
 
@@ -98,8 +100,10 @@ def check_ones(view: View, randomizer: Randomizer, reports: int, rounds: int, al
     alphabet, each = randomizer.alphabet, randomizer.per_label
     widths, block = np.diff(alphabet.edges), -(-reports // BLOCKS)
     users = np.arange(reports)
+    # By the first users and by every other block: a shuffle of blocks alone keeps one of them.
     orders = users, np.argsort(users // block % 2, kind="stable")
     found: dict[int, list[NDArray[np.integer]]] = {}
+    # Mostly a half, where an order tells most; lopsided ones come from other dyadic coins.
     shares = [_SHARES[index // 4 % 5] if index % 4 == 0 else 0.5 for index in range(rounds)]
     sent = [max(1, round(reports * share)) for share in shares]
     halves = np.empty((rounds, alphabet.labels))

@@ -140,6 +140,7 @@ def audit(
     steps = [bound(protocol), *steps_of(bench), *asked.steps()]
     benches, late = _later(protocol, spec, given)
     steps += late
+    # One more for the order of the three epsilons; checks may depend on each other.
     alarm = FALSE_ALARM / (len(steps) + 1)
     for each in (bench, asked, *benches):
         each.alarm = alarm

@@ -133,6 +133,7 @@ class Bench:
             2, min(self.users, int(_BITS / ROUNDS / self.randomizer.report_messages))
         )
         self.protocol = BenchRound(self.users, spec, protocol.honest_fraction)
+        # Types in turn: every block has all of them, and neighbours never the same.
         self.types = np.arange(self.users) % len(self.inside)
 
     @property
@@ -270,6 +271,7 @@ class Bench:
         seen = np.empty((sum(map(len, ways.values())), users, self.labels), np.int64)
         for place, (way, rounds) in enumerate(ways.items()):
             query = Multiples() if place % 2 and self.scales else Datum()
+            # Whole blocks and uneven ones: a kernel's last piece is drawn by other code.
             drawn: Frames = []
             for each, size in ((rounds[::2], BLOCK), (rounds[1::2], _UNEVEN)):
                 drawn += self.frames(fidelity, users, each, way, query=query, size=size)

@@ -124,6 +124,7 @@ def audit_central(
         if not gaussian:  # where it is, what weighs the numbers is drawn apart
             half = 0
     bound = gaussian_estimate if gaussian else best_threshold
+    # What is shown may be wrong once in 10^4; what fails an audit only by its share of 1e-6.
     found, sure = (bound(low[half:], high[half:], delta, each) for each in (DOUBT, FALSE_ALARM / 4))
     game = Check("the game refutes no claim", sure <= claimed)
     checks = (*_checks(games), *_of_runs(algorithm, first, second, options, thorough), game)
@@ -154,6 +155,7 @@ def _played(
 def _checks(games: "list[_Game]") -> list[Check]:
     """The first release of each table against what it states, and some later ones."""
     release, values = games[0].first[0], [game.first[1] for game in games]
+    # Quarters: the first release's law, later ones', the curator's runs, and the game.
     alarm, pairs = FALSE_ALARM / 4 / len(games), list(zip(games, values, strict=True))
 
     def demand(known: bool) -> None:

@@ -67,6 +67,7 @@ class Checks(Company):
         """Laws under label 0 of two data as far apart as the query lets neighbours be."""
         first, second = (np.atleast_1d(x) for x in self.randomizer.worst_pair())
         span = float(np.linalg.norm(second - first))
+        # Neighbours may be nearer than the ends of the ball: the event is of that (`binding`).
         share = min(1.0, self.spec.query.apart / span) / 2
         if share == 0.5:
             return self.pmfs[0][0], self.pmfs[1][0]
@@ -120,6 +121,7 @@ class Checks(Company):
         rows = self.shaped(np.repeat(self.inside[:1], users, axis=0))
         shard = self.shard(deployment, InMemory(rows), deployment.blocks())
         (frames,) = self.answered(shard, self.round(Cohort.of(0, users)), range(1))
+        # Without the last of each report: it follows from the others and the datum.
         row = self.messages(frames)[0].symbols[..., :-1].reshape(1, -1).astype(np.int64)
         check_rows(row, self.randomizer.alphabet.symbols, alarm)
 
@@ -227,6 +229,7 @@ class Checks(Company):
         for label in looked[:8]:
             law = self.sum_law(self.types, label)
             index = self.index(seen[:, label], self.users)
+            # Sums this rare are 0 by a rounding of Fourier transforms, not by the law.
             check_pmf(index, np.maximum(law, 1e-300), false_alarm=self.alarm / 8)
 
     def often(self) -> None:

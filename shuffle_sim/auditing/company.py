@@ -140,12 +140,14 @@ class Company(Draws):
         other = _broadcast(replace(asked, minimum=1).broadcast(), 1)
         shard = self.shard(deployment, self._rows(), deployment.blocks())
         batch = shard.answer(first)[0]
+        # Rule 3 of docs/design.md: the same bytes again tell nothing new.
         if shard.answer(first)[0] != batch:
             raise LawError("the same broadcast is answered by other reports: a second release")
         shard.answer(later)
         for again, what in ((first, "a round that is over"), (other, "a round of other users")):
             _refused(lambda again=again: shard.answer(again), f"{what} is answered")
         shuffler = self.shuffler(deployment.of_shuffler, 0)
+        # A block less than the minimum, which is everybody.
         short = b"".join(bytes(data) for data in [*split_frames(batch)][:-1])
         _refused(lambda: shuffler.shuffle(first, [short]), "fewer reports than agreed are released")
         shuffler = self.shuffler(deployment.of_shuffler, 0)

@@ -102,6 +102,7 @@ class Runs:
                 seen.append(Answered(release, released))
             return kind.update(this, state, released)
 
+        # In its own class's name: what is journalled and hashed stays the same.
         watched.__class__ = type(kind.__name__, (kind,), {"update": update})
         run(watched, self._first, **self._options)
         return seen
@@ -243,6 +244,7 @@ def check_mechanism(release: Release, alarm: float) -> None:
             rng.integers(2**62, size=_OPENED),
         )
         asked = [mechanism.sample(value, size, rng, np.random.default_rng(one)) for one in opened]
+        # Near the threshold by 6 units: an answer without its noise would never differ.
         passes = float(chances_above(mechanism, [float(value)])[0].mean())
         sums, spread = LEVELS * np.array([float(sum(asked))]), passes * (1 - passes) * _OPENED
         mean, most = np.array([LEVELS * passes * _OPENED]), np.array([LEVELS**2 * spread])
@@ -268,11 +270,14 @@ def check_distinct(uniform: Floats, alarm: float) -> None:
     Raises:
         LawError: they do: noise comes again, or takes few values.
     """
+    # Ends of the range are where doubles are made one by rounding.
     row = np.sort(uniform[(uniform > 1e-9) & (uniform < 1 - 1e-9)])
     met = int((np.diff(row) < _NEAR).sum())
+    # n^2/2 pairs, each within NEAR on either side; spacings are negatively dependent.
     expected = len(row) ** 2 * _NEAR
     if met and scipy.stats.poisson.sf(met - 1, expected) < alarm:
         raise LawError(f"{met:,} of {len(row):,} draws of noise came before")
+    # Noise of the other sign: u and 1 - u; folded, twice as dense.
     both = np.sort(np.minimum(row, 1 - row))
     met = int((np.diff(both) < _NEAR).sum())
     if met and scipy.stats.poisson.sf(met - 1, 2 * expected) < alarm:

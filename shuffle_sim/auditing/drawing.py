@@ -71,6 +71,7 @@ class Draws(Searches):
             drawn = replace(deployment, generator=generator)
             begun = [drawn.stream(*key) for key in keys]
             begun += [drawn.of_shuffler.stream(0, role, 0) for role in Role]
+            # Each bit by itself: a key that leaves out some of them repeats.
             turned = (replace(drawn, entropy=self.entropy ^ 1 << bit) for bit in range(128))
             begun += [each.stream(1, Role.USERS, 0) for each in turned]
             words = np.array([rng.bytes(32) for rng in begun])
@@ -81,6 +82,7 @@ class Draws(Searches):
             long = [drawn.stream(1 << 20, Role.USERS, 0) for _ in range(2)]
             row = np.concatenate([long[0].bit_generator.random_raw(_RAW)])
             one = long[1].integers(0, 1 << 64, _SINGLE, np.uint64)
+            # 2^35 pairs of 64 bits: chance 2e-9 of a generator, within half of the alarm.
             if any(len(np.unique(each)) < len(each) for each in (first, row, one)):
                 raise LawError(f"{generator}: words of a stream, or of two, are the same")
             bits = np.array([np.frombuffer(rng.bytes(256), np.uint8) for rng in begun[-300:]])
@@ -90,6 +92,7 @@ class Draws(Searches):
         ones = np.unpackbits(fresh, axis=1).sum(axis=0)
         if (
             len({entropy_of(None) for _ in range(_SYSTEMS)}) < _SYSTEMS
+            # Hoeffding: 128 coins of 256 leave that range with chance 4e-12 in all.
             or not ((ones > 64) & (ones < 192)).all()
         ):
             raise LawError("the entropy of runs without a seed is not random")
@@ -127,6 +130,7 @@ class Draws(Searches):
         if len(first) <= _TURNS:
             others = rng.normal(size=(_DATA, len(first)))
             ways += list(others / np.linalg.norm(others, axis=1, keepdims=True))
+        # Off the middle: at 0.5 of a step a value may need no rounding.
         return max((middle + 0.47 * reach * way for way in ways), key=self._variance)
 
     def _variance(self, x: Floats) -> float:

@@ -56,6 +56,7 @@ def best_threshold(
     if np.median(low[:half]) > np.median(high[:half]):
         low, high = high, low
     thresholds = np.unique(np.quantile(np.concatenate([low, high]), np.linspace(0.002, 0.998, 250)))
+    # Both sides: one end may show itself by small values only.
     tests = [(high, low, t) for t in thresholds] + [(-low, -high, -t) for t in thresholds]
     a, b, t = max(
         tests, key=lambda test: clopper_pearson(test[0][:half], test[1][:half], test[2], delta)
@@ -80,6 +81,7 @@ def gaussian_estimate(
         delta: at which the bound holds.
         doubt: with what probability it may be wrong.
     """
+    # One for the means, two ends by two estimates of the spread.
     alpha, size = doubt / 5, len(low)
     z = float(scipy.stats.norm.isf(alpha))
     ends = [each.reshape(size, -1) for each in (low, high)]
@@ -180,6 +182,7 @@ def canaries(
             ends = [np.random.default_rng([entropy, 0, index]).random(columns) < 0.5]
         seen: list[Floats] = []
         for each in ends:
+            # The same for both ends: their noise cancels in the difference.
             rng = np.random.default_rng([entropy, 1, index])
             found, took = _observed(protocol, data, each, rng)
             seen, work = [*seen, found], work + took

@@ -46,6 +46,7 @@ class JointLaw:
         Raises:
             LawError: naming what is off; by chance with probability `alarm`.
         """
+        # Cells come first: they refuse outcomes beyond a law, which would index another.
         tests = [*self._cells(counts), *self._sums(counts, rng), self._all_pairs(counts)]
         if self.labels > self.group:
             tests.append(self._all_labels(counts, rng))
@@ -76,6 +77,7 @@ class JointLaw:
             cells = _pooled(pmf)
             many = np.bincount(cells, weights=pmf)
             chance = np.minimum(many / many.sum(), 1.0)
+            # Binomial: outcomes of users of one type are independent, whatever else they are.
             found = np.bincount(cells[seen], minlength=len(chance))
             variance = LEVELS**2 * seen.size * chance * (1 - chance)
             what = f"type {kind}, label {label}, outcome"
@@ -97,6 +99,7 @@ class JointLaw:
             for index, score in enumerate(scores(pmf)):
                 drawn = score.of[seen]
                 found[index, mine, label] = drawn.sum(axis=0)
+                # One of each group: sums over dependent labels would spread more than is judged.
                 if label % self.group == self.group - 1:
                     by_round[index] += drawn.sum(axis=1)
                 means[index, mine, label] = rounds * score.mean
@@ -121,6 +124,7 @@ class JointLaw:
             for user, score in enumerate(mine):
                 centred[place, :, user] = score.of[counts[:, user, label]] - score.mean
             spread = np.array([score.variance for score in mine])
+            # Independent and centred: the variance of a product is that of both, multiplied.
             variances += len(counts) * np.outer(spread, spread)
         flat = centred.reshape(-1, users)
         products, upper = flat.T @ flat, np.triu_indices(users, 1)
@@ -152,6 +156,7 @@ class JointLaw:
             products += centred @ centred.T
             variances += centred.shape[1] * np.outer(spread, spread)
         first, second = np.triu_indices(len(labels), 1)
+        # Inside a group labels depend on each other by their definition.
         apart = labels[first] // self.group != labels[second] // self.group
         found = first[apart], second[apart]
         return (
@@ -170,6 +175,7 @@ class JointLaw:
         one = rng.integers(0, self.group, self.labels // self.group)
         chosen = (np.arange(0, self.labels, self.group) + one).tolist()
         for index in range(4):
+            # Noise that cancels in the total does not with random signs.
             signs = rng.choice([-1.0, 1.0], (users, len(chosen)))
             yield self._total(counts, signs, chosen, f"projection {index}, score")
         yield self._total(
@@ -196,6 +202,7 @@ class JointLaw:
                     if mine.any():
                         laws.append((pmf[::sign], int(mine.sum())))
                         total += sign * counts[:, mine, label].sum(axis=1)
+                        # A reversed law counts from the other end.
                         total += (sign < 0) * (len(pmf) - 1) * int(mine.sum())
         return *scored(total, summed(laws)), what
 
@@ -204,6 +211,7 @@ class JointLaw:
     ) -> tuple[Floats, Floats, Floats, str]:
         """Sums over two users, at a distance: of many pairs, each in one sum."""
         users = len(self.types)
+        # No user is in two sums: they are independent, as `judge` expects.
         first = np.arange(users)[(np.arange(users) // step) % 2 == 0]
         first = first[first + step < users]
         kinds = np.stack([self.types[first], self.types[first + step]])

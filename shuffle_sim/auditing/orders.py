@@ -81,6 +81,7 @@ def check_tags(views: NDArray[np.integer], sent: Ints, alarm: float) -> None:
         LawError: naming what is off.
     """
     size = len(sent)
+    # Where each message stood as it was sent, by its tag.
     places = np.argsort(sent)[np.searchsorted(np.sort(sent), views).clip(0, size - 1)]
     if views.shape[1] != size or (sent[places] != views).any():
         raise LawError("the view does not hold the messages that were sent")
@@ -114,6 +115,7 @@ def _check_table(places: NDArray[np.intp], alarm: float, what: str) -> None:
     judge(LEVELS * found, LEVELS * expected, LEVELS**2 * expected, alarm / 2, what)
     if cells == size and expected.min() >= _OFTEN:
         # Of sums of permutation matrices: (n - 1)/n of Pearson's statistic has (n - 1)^2 degrees.
+        # Rows and columns of a permutation matrix add up to 1: (n - 1)^2 cells are free.
         statistic = float((((found - expected) ** 2) / expected).sum()) * (size - 1) / size
         if scipy.stats.chi2.sf(statistic, (size - 1) ** 2) < alarm / 2:
             raise LawError(f"{what}: chi-square {statistic:.0f} of {(size - 1) ** 2}")
@@ -128,6 +130,7 @@ def _check_digits(seen: Ints, sent: Ints, alarm: float, what: str) -> None:
     found, expected, spread = [], [], []
     for digit in range(int(sent.max()).bit_length()):
         ones = seen >> digit & 1
+        # Those with a digit are a part of all: hypergeometric in each part of the view.
         share = float((sent >> digit & 1).mean())
         found.append(np.add.reduceat(ones.sum(axis=0), starts))
         expected.append(views * many * share)
@@ -154,6 +157,7 @@ def _check_distances(places: NDArray[np.intp], alarm: float) -> None:
             (each - np.arange(size), "are moved by the same distance"),
             (np.diff(each), "follow each other as they did when they were sent"),
         ):
+            # Around the end, as a rotation moves them.
             distances = np.bincount(moved % size, minlength=size)
             if distances.max() >= most:
                 raise LawError(f"{distances.max():,} of {size:,} messages {what}")
@@ -198,6 +202,7 @@ def _check_moves(places: NDArray[np.intp], alarm: float) -> None:
         distance = int(np.argmax(exponent))
         raise LawError(f"{found[distance]:,.0f} messages of {views} views move by {distance}")
     first, second = np.triu_indices(size, 1)
+    # Inversions: their parity is the order's sign, even and odd alike.
     odd = int((np.sum(places[:, first] > places[:, second], axis=1) % 2).sum())
     if 2 * scipy.stats.binom.cdf(min(odd, views - odd), views, 0.5) < alarm / 2:
         raise LawError(f"{odd} of {views} orders are odd")
@@ -214,8 +219,10 @@ def _check_pairs(places: NDArray[np.intp], alarm: float) -> None:
         if twice and chance < 0.5 and twice * math.log(chance) < math.log(alarm):
             raise LawError(f"{twice} pairs of {views} orders are the same")
         return
+    # views^2 pairs, turned ones among them; that function doubles once more for neighbours.
     most = _least_rare(2.0 * views**2, alarm)
     for place, first in enumerate(places):
+        # An order that comes again reversed is no new one.
         for turned in (places[place + 1 :], places[place + 1 :, ::-1]):
             agree = (turned == first).sum(axis=1)
             if agree.size and agree.max() >= most:

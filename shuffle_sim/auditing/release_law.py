@@ -94,6 +94,7 @@ def uniform_of(
         utilities = event.epsilon / size * np.asarray(value, float)
         law = np.exp(utilities - scipy.special.logsumexp(utilities))
         place = int(released)
+        # Spread over its share of [0, 1] an outcome of any law is uniform.
         return np.array([law[:place].sum() + rng.random() * law[place]])
     if isinstance(event, TestedReleaseEvent) and isinstance(mechanism, TestedGaussian):
         return _tested(event, np.asarray(value, float), size, released, rng)
@@ -210,6 +211,7 @@ def digits_of(release: Release, value: Any, released: Any, rng: np.random.Genera
     scale = size * mechanism.spread(array.size) / math.sqrt(array.size)
     if type(release.event) not in _UNIFORM or not scale:
         return np.empty((0, 3))
+    # 2^10 x 2^26 = 2^36 of 53 bits: what is left are digits, not rounding.
     sure = np.maximum(np.abs(shown), np.abs(array)) < _SURE * scale
     noise, power = (shown - array)[sure], math.ldexp(1.0, _DIGITS - math.frexp(scale)[1])
     digits = np.stack([noise / scale * 2.0**_DIGITS, noise * power, shown[sure] * power], axis=1)
@@ -232,6 +234,7 @@ def chances_above(mechanism: AboveThreshold, values: list[float]) -> list[Floats
     share = (np.arange(_LEVELS) + 0.5) / _LEVELS
     unit = mechanism.sensitivity / mechanism.epsilon
     levels = mechanism.threshold + scipy.stats.laplace.ppf(share, scale=unit / SHARE)
+    # Answers have 2/epsilon of what the threshold left (`privacy.sparse_vector`).
     scale = 2 * unit / (1 - SHARE)
     return [scipy.stats.laplace.sf(levels - float(each), scale=scale) for each in values]
 
@@ -244,6 +247,7 @@ def threshold_uniform(
     for above, answer in zip(chances_above(mechanism, values), answers, strict=True):
         passes, spread = float(weights @ above), rng.random()
         found.append(passes * spread if answer else passes + (1 - passes) * spread)
+        # Bayes: answers of a session share its threshold, and tell of it.
         weights = weights * (above if answer else 1 - above)
         weights /= weights.sum()
     return np.array(found)
@@ -277,6 +281,7 @@ def check_tails(numbers: Floats, alarm: float) -> None:
     """
     ends = np.array([[(x < depth).sum() for depth in _ENDS] for x in (numbers, 1 - numbers)])
     found = np.stack([*ends, ends.sum(axis=0)]).astype(float)
+    # The ends are apart, so both together are independent events of twice the chance.
     means = numbers.size * _ENDS * np.array([[1.0], [1.0], [2.0]])
     exponent = scipy.special.xlogy(found, found / means) - found + means
     if (exponent > math.log(2 * exponent.size / alarm)).any():
@@ -305,6 +310,7 @@ def _gamma(event: Any, noise: Floats) -> Floats:
     # (1 + u)/2 of a coordinate u of a uniform direction in k coordinates is Beta of (k - 1)/2.
     share = np.clip((1 + noise[: d - 2] / np.maximum(rest[: d - 2], 1e-300)) / 2, 0.0, 1.0)
     angle = np.mod(np.arctan2(noise[-1], noise[-2]) / (2 * np.pi), 1.0)
+    # Density exp(-rate |z|) in R^d: the norm is Gamma(d), and apart from the direction.
     norm = scipy.special.gammainc(d, event.rate * rest[0])
     return np.concatenate([[norm], scipy.special.betainc(half, half, share), [angle]])
 

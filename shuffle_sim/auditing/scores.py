@@ -46,6 +46,7 @@ def ranked(pmf: Floats) -> tuple[Floats, float]:
     """Ranks of the outcomes in [-1, 1], of mean 0, and their variance under the law."""
     score = scores(pmf)[0]
     centred = score.of - score.mean
+    # A law of one outcome has no spread; all its ranks are 0.
     scale = max(float(np.abs(centred).max()), 1e-300)
     return centred / scale, score.variance / scale**2
 
@@ -58,6 +59,7 @@ def rarity(pmf: Floats) -> Score:
 
 
 def _ranked(pmf: Floats, key: Ints) -> Score:
+    # Middle of its share: a likely outcome is neither at its lower nor at its upper end.
     grouped = np.bincount(key, weights=pmf)
     rank = np.floor(LEVELS * np.clip(np.cumsum(grouped) - grouped / 2, 0.0, 1 - 1e-9))[key]
     mean = float((pmf * rank).sum())  # a dot product would wake the threads of BLAS
@@ -71,7 +73,10 @@ def judge(sums: Floats, means: Floats, variances: Floats, alarm: float, what: st
         LawError: naming the first sum that is off.
     """
     off = np.abs(np.asarray(sums) - means)
+    # Bernstein: exp(-t^2/(2 V + 2 M t/3)) at either side; M = 32 is more than any centred score.
+    # Terms need not be alike, so laws may be mixed; it holds for negatively associated ones, too.
     exponent = off * off / (2 * np.asarray(variances) + 2 * LEVELS * off / 3 + 1e-300)
+    # Two sides of each sum: a union bound, so they may depend on each other.
     limit = math.log(2 * off.size / alarm)
     if (bad := np.flatnonzero(exponent.ravel() > limit)).size:
         place = ", ".join(map(str, np.unravel_index(int(bad[0]), off.shape)))
@@ -90,6 +95,7 @@ def convolved(first: Floats, second: Floats) -> Floats:
 def summed(laws: list[tuple[Floats, int]]) -> Floats:
     """The law of a sum of independent numbers: so many of each law."""
     size = 1 + sum((len(pmf) - 1) * count for pmf, count in laws)
+    # No shorter than the sum's law: a cyclic convolution would wrap its ends.
     padded = 1 << max(1, size - 1).bit_length()
     transform = np.ones(padded // 2 + 1, complex)
     alike: dict[bytes, tuple[Floats, int]] = {}
@@ -97,6 +103,7 @@ def summed(laws: list[tuple[Floats, int]]) -> Floats:
         before = alike.get(pmf.tobytes(), (pmf, 0))[1]
         alike[pmf.tobytes()] = pmf, before + count
     for pmf, count in alike.values():
+        # Alike laws once: a power in place of thousands of products.
         transform *= np.fft.rfft(pmf / pmf.sum(), padded) ** count
     return np.maximum(np.fft.irfft(transform, padded)[:size], 0.0)
 

@@ -76,6 +76,7 @@ def _check_fair(held: NDArray[np.uint8], alarm: float) -> None:
         (bits.sum(axis=0), len(bits)),
         (bits.reshape(-1, 8).sum(axis=0), held.size),
     ):
+        # 2 exp(-2 t^2/n) for each bit; bits of boxes and of bytes have half of the alarm each.
         limit = math.sqrt(many * math.log(4 * ones.size / alarm) / 2)
         if (off := float(np.abs(ones - many / 2).max())) > limit:
             raise LawError(

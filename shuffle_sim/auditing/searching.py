@@ -96,6 +96,7 @@ class Searches(Bench):
         for way in {way[0]: way for way in reversed(self.ways())}.values():
             with using(way[0]), naming(", ".join(way)):
                 far = self._held(data, rng, _SEARCHED, self.alarm / 8)
+                # Chosen by draws that are not used again, so the next test keeps its alarm.
                 best = data[np.argsort(-far)[: min(_CLIMBED, 1 + len(data) // 12)]]
                 near = np.concatenate([best, self._moved(best, rng), self._moved(best, rng)])
                 self._held(near, rng, 4 * _SEARCHED, self.alarm / 8)
@@ -117,6 +118,7 @@ class Searches(Bench):
         ways[axes] = 0.0
         ways[axes, ends // 2] = 1 - 2 * (ends % 2)
         ways /= np.linalg.norm(ways, axis=1, keepdims=True)
+        # All distances from the edge alike, by powers of ten: a defect may be as narrow.
         near = 1 - 10 ** rng.uniform(-7, -0.5, many)
         share = np.where(rng.random(many) < 0.6, near, rng.random(many))
         share[rng.random(many) < 0.1] = 1.0

@@ -87,6 +87,8 @@ def check_repeats(values: Sequence[Ints], collision: float, alarm: float, what: 
         LawError: saying where it comes again.
     """
     row = np.concatenate([each.ravel() for each in values]).astype(np.uint64)
+    # len^2/2 pairs of windows agree with collision^width each: alarm/2 in all. Two draws of
+    # different laws agree no more often than of the one with more collisions (Cauchy-Schwarz).
     bits = 2 * math.log2(max(2, len(row))) - math.log2(alarm)
     width = max(2, math.ceil(bits / max(-math.log2(collision), 1e-9)))
     if len(row) < 2 * width:
@@ -125,6 +127,8 @@ def check_products(sums: Floats, seen: Floats, alarm: float, what: str) -> None:
     Raises:
         LawError: naming the first that is off.
     """
+    # Freedman: for a variance v that is fixed. What was really there is below the next power of
+    # two, one of 64: each may have a 64th of the alarm.
     off, variance = np.abs(sums), np.exp2(np.ceil(np.log2(np.maximum(seen, 2.0**-20))))
     limit = math.log(2 * max(1, off.size) * _VARIANCES / alarm)
     bad = np.flatnonzero((off * off > limit * (2 * variance + 2 * off / 3)).ravel())
@@ -166,6 +170,7 @@ def check_frames(centred: Floats, variance: Floats, alarm: float, what: str) -> 
         return
     kept = max(2, min(draws, int(_GRAM / frames**2)))
     part = centred[:, :kept]
+    # All of the first frame is known before the second is drawn: so its squares are the variance.
     gram, seen = part @ part.T, (part**2 * variance[:kept]).sum(axis=1)
     upper = np.triu_indices(frames, 1)
     check_products(gram[upper], seen[upper[0]], alarm, f"{what}, two frames")
@@ -193,6 +198,7 @@ def check_places(by_law: Sequence[tuple[Floats, Floats]], alarm: float, what: st
     for centred, variance in by_law:
         # Of squares no variance is larger than their mean.
         for sums in (centred.sum(axis=0), (centred**2 - variance).sum(axis=0)):
+            # Kernels draw in pieces of powers of two: what repeats with them is here.
             for apart in (sums.size, *(2**power for power in range(1, sums.size.bit_length()))):
                 places = np.arange(sums.size) % apart
                 off.append(np.bincount(places, sums).astype(float))
@@ -217,11 +223,13 @@ def check_lags(centred: Floats, variance: float, alarm: float, what: str) -> Non
     size = centred.shape[1]
     if size < 16:
         return
+    # Twice as long: lags do not wrap around.
     padded = scipy.fft.next_fast_len(2 * size, real=True)
     found = np.zeros(size)
     for row in centred:
         transform = scipy.fft.rfft(row, padded)
         found += scipy.fft.irfft(np.abs(transform) ** 2, padded)[:size]
+    # No lag has more terms than there are draws: an upper bound of what each really had.
     seen = np.full(size - 1, float((centred**2).sum()) * variance)
     check_products(found[1:], seen, alarm, f"{what}, lag")
 
@@ -236,6 +244,7 @@ def _check_groups(series: Series, alarm: float, what: str) -> None:
             many = row.shape[1] // size
             if not many:
                 continue
+            # Levels of sums are few: their law is exact where that of the draws would be too long.
             levels = score.of.astype(np.int64)
             mass = np.bincount(levels, weights=pmf / pmf.sum(), minlength=LEVELS).astype(float)
             sums = levels[row[:, : many * size]].reshape(frames, many, size).sum(axis=2)

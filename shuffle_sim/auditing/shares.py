@@ -45,6 +45,7 @@ def check_shares(symbols: Ints, modulus: int, rng: np.random.Generator, alarm: f
     for label in range(labels):
         mine = symbols[:, :, label]
         flat = mine.reshape(-1, many)
+        # Shares: 4/6 + 2/12 here, and 2/12 where labels are compared.
         _check_subsets(flat, modulus, rng, alarm / 6 / labels)
         _check_pairs(flat, modulus, alarm / 6 / labels)
         row = mine[:, kept[:, label]]  # (rounds, users * (many - 1))
@@ -59,6 +60,7 @@ def check_shares(symbols: Ints, modulus: int, rng: np.random.Generator, alarm: f
             angles = 2 * np.pi * mine[:, :, place] / modulus
             for each in (np.cos(angles), np.sin(angles)):
                 what = f"message {place} of users"
+                # 1/2 is the variance of a cosine and of a sine, which are uncorrelated, for q > 2.
                 check_lags(each, 0.5, alarm / 24 / labels / many, what)
     if labels > 1:
         by_label = [symbols[:, :, label][:, kept[:, label]] for label in range(labels)]
@@ -76,6 +78,7 @@ def _check_subsets(reports: Ints, modulus: int, rng: np.random.Generator, alarm:
         one = np.eye(many, dtype=np.int64)
         first, second = np.triu_indices(many, 1)
         some = rng.integers(0, 2, (_SUBSETS, many))
+        # One is left out of each: the sum of all is the datum, and not uniform.
         some[np.arange(_SUBSETS), rng.integers(0, many, _SUBSETS)] = 0
         chosen = np.concatenate([one, 1 - one, one[first] + one[second], some])
     signed = chosen * rng.choice([-1, 1], chosen.shape)
@@ -84,6 +87,7 @@ def _check_subsets(reports: Ints, modulus: int, rng: np.random.Generator, alarm:
     sums = np.empty((len(signs), len(reports)), np.int64)
     for place, each in enumerate(signs):
         sums[place] = (reports * each).sum(axis=1) % modulus
+    # As many numbers as each part really has: q need be no multiple of 32.
     wide = np.diff(_edges(modulus, LEVELS)) / modulus
     _judge(_counted(_part(sums, modulus, LEVELS), LEVELS), wide, len(reports), alarm, "subset")
 
@@ -114,6 +118,7 @@ def check_rows(row: Ints, modulus: int, alarm: float) -> None:
     """
     check_repeats([row], 1 / modulus, alarm / 4, "messages")
     angles = 2 * np.pi * row / modulus
+    # Cosine and sine of a message add up to cos(a - b) in a product: in [-1, 1] as one draw.
     frames = np.concatenate([np.cos(angles), np.sin(angles)], axis=1)
     check_frames(frames, np.full(frames.shape[1], 0.5), alarm / 4, "messages")
     for each in (np.cos(angles), np.sin(angles)):
@@ -124,7 +129,9 @@ def check_rows(row: Ints, modulus: int, alarm: float) -> None:
     for times in _MULTIPLES:
         other = scipy.fft.fft(np.exp(1j * times * angles), padded, axis=1)
         found = scipy.fft.ifft((one.conj() * other).sum(axis=0))
+        # Lag 0 is a message and itself.
         sums = np.concatenate([found[1:size], found[-size + 1 :]])  # both before and after
+        # A multiple's square has mean 0 if q divides none of 4 and 6: then its variance is 1/2.
         if modulus > 6:
             both = np.concatenate([sums.real, sums.imag])
             seen = np.full(len(both), row.size / 2.0)
@@ -141,6 +148,7 @@ def _check_rank(row: Ints, modulus: int, alarm: float) -> None:
         columns = rows - math.ceil((1 - math.log(alarm)) / math.log(prime))
         if columns < 2:
             return
+    # Less the first row: a relation with a constant is one, too.
     matrix = (row[1:, :columns] - row[0, :columns]) % prime
     if _rank(matrix.astype(object if prime >= 1 << 31 else np.int64), prime) < columns:
         raise LawError(f"of {columns} messages one follows from the others, modulo {prime}")
@@ -163,8 +171,10 @@ def _rank(matrix: NDArray[np.generic], prime: int) -> int:
         if not units:
             continue
         matrix[[found, units[0]]] = matrix[[units[0], found]]
+        # A unit, also where no prime factor was found: rows stay equivalent.
         inverse = pow(int(matrix[found, column]), -1, prime)
         matrix[found] = matrix[found] * inverse % prime
+        # Rows above need no zeros: only the pivots are counted.
         below = matrix[found + 1 :]
         below[...] = (below - below[:, column : column + 1] * matrix[found]) % prime
         found += 1

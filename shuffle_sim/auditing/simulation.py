@@ -135,6 +135,7 @@ class _Bench:
         """What one seed breaks, and the faults that came."""
         rng = random.Random(seed)
         chosen = {
+            # Few seeds: what a run that is left alone gives is computed once for each.
             "seed": rng.randrange(4),
             "fidelity": rng.choice(("literal", "literal", "counts", "aggregate")),
             "block_size": rng.choice((1, 2, 3)),
@@ -155,6 +156,7 @@ class _Bench:
         ledger: PrivacyLedger | None = None
         ended: dict[str, Any] = {"end": "never"}
         for life in range(_LIVES):
+            # The last life ends it: else a seed might never come to a result.
             calm = life == _LIVES - 1
             host = self._runtime(rng.getrandbits(32), Faults() if calm else faults, history)
             workers = min(rng.choice((1, 2, 3)), self._protocol.users)

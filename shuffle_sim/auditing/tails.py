@@ -23,6 +23,7 @@ def tail_sums(seen: Ints, pmf: Floats) -> Sums:
     chances, counted = np.empty((2, 2, len(_DEPTHS)))
     for end, (each, many) in enumerate(((law, found), (law[::-1], found[::-1]))):
         below = np.cumsum(each)
+        # No more than the depth: outcomes are in the tail or not, none in part.
         last = np.searchsorted(below, _DEPTHS, side="right")  # so many outcomes are in the tail
         chances[end] = np.append(0.0, below)[last]
         counted[end] = np.append(0, np.cumsum(many))[last]
@@ -36,6 +37,7 @@ def judge_tails(tests: Iterable[Sums], alarm: float, what: str) -> None:
         LawError: naming the first that is off.
     """
     counted, means, variances = stacked(list(tests))
+    # A hundredth less noise in each of many laws shows in their sum alone.
     every = (counted, means, variances), tuple(x.sum(axis=0) for x in (counted, means, variances))
     for found, mean, variance in every:
         # A count moves by LEVELS at most, which is what `judge` expects.
@@ -52,6 +54,7 @@ def check_ends(numbers: Ints, modulus: int, alarm: float, what: str) -> None:
     row = np.sort(numbers.ravel())
     low = np.searchsorted(row, parts)
     high = row.size - np.searchsorted(row, modulus - parts)
+    # The share that so many integers really have: q need be no power of two.
     chance = np.stack([parts, parts]) / modulus
     sums = np.stack([low, high]).astype(float), row.size * chance, row.size * chance * (1 - chance)
     judge_tails([sums], alarm, what)

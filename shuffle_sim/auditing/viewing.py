@@ -69,6 +69,7 @@ class Viewer:
             kernel=kernel,
             shuffler_shards=shards,
         )
+        # Another run by the last bit of its entropy alone: a stream that ignores it repeats.
         turned = replace(deployment, entropy=deployment.entropy ^ 1 << 127)
         self._runs = [each.of_shuffler for each in (deployment, turned)]
         self._deployment, self._randomizer = self._runs[0], randomizer
@@ -251,6 +252,7 @@ def _check_chunks(bench: "Bench", alarm: float) -> None:
     symbols = np.zeros((reports, 1, bits.per_label), np.uint8)
     symbols[::2] = 1
     (row,) = view(0, Messages.from_symbols(bits.alphabet, symbols))
+    # As far apart as chunks are long: a chunk drawn twice agrees with itself.
     first, second = row[: len(row) - largest], row[largest:]
     agree = np.abs(2.0 * np.count_nonzero(first == second) - len(second))
     # Agreements of a uniform arrangement spread less than those of coins (Hoeffding 1963).
@@ -261,6 +263,8 @@ def _check_chunks(bench: "Bench", alarm: float) -> None:
     spread = np.full(_PARTS, LEVELS**2 * part / 4)
     means = np.full(_PARTS, LEVELS * part * ones / len(row))
     judge(LEVELS * found, means, spread, alarm / 2, "ones in a part of a view of several chunks")
+    # A sixteenth of a view given its ones: hardly likelier, by sqrt(n/(n - 2^20)) at most,
+    # than under independent coins.
     check_lags(
         np.asarray(row[None, :_LAGGED] - 0.5, np.float64), 0.25, alarm / 2, "bits of a long chunk"
     )
@@ -284,6 +288,7 @@ def _cut(
     else:
         symbols = tags % 2 if randomizer.alphabet.symbols == 2 else tags
         pool.add(Messages.from_symbols(randomizer.alphabet, symbols.reshape(-1, 1, 1)))
+    # Of two sizes: chunks of one size could hide a place that is counted wrongly.
     sizes = np.array([[size // 3], [size - 2 * (size // 3)], [size // 3]], np.int64)
     pool.cut(sizes, rng)
     found = []

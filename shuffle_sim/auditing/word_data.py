@@ -96,6 +96,7 @@ class WordData(Company):
         for x in data:
             shown = reports(self.shaped(np.repeat(x[None], _FOUND, axis=0)), rng).tally()
             sums = shown.sums if shown.words is None else shown.dense(self.symbols)
+            # Found on other draws: chosen on these, its count would be too high.
             words = np.append(self.watched, int(np.argmax(sums)))
             sent = reports(self.shaped(np.repeat(x[None], draws, axis=0)), rng)
             for word, seen in zip(words.tolist(), self.counted(sent, words).T, strict=True):
@@ -105,6 +106,7 @@ class WordData(Company):
         if self.of_balls and data.shape[1] == 1:
             order = np.argsort(data[:, 0])
             sums, expected, spread = (
+                # Without the word that each datum has chosen: those differ.
                 sliding_window_view(each[order, :-1], _NEIGHBOURS, axis=0).sum(axis=-1)
                 for each in (found, means, variances)
             )

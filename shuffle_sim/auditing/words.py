@@ -178,6 +178,7 @@ class WordChecks(WordData):
             lumped: Floats = np.bincount(cells, law, size).astype(np.float64)
             if lumped.max() < 1 - _SELDOM:
                 places = cells[np.minimum(seen[:, word], len(law) - 1)]
+                # Rounds 0 and 1, 2 and 3, ...: no round is in two pairs, so they are independent.
                 pairs = places[:-1:2] * size + places[1::2]
                 both: Floats = np.outer(lumped, lumped).ravel()
                 alarm = self.alarm / len(self._laws)
@@ -195,6 +196,7 @@ class WordChecks(WordData):
         for word, (first, second) in enumerate(zip(*self._of_pair, strict=True)):
             size = max(len(first), len(second))
             of_pair = [np.pad(law, (0, size - len(law))) for law in (first, second)]
+            # All others at one end of the pair: the worst of what is computed in a moment.
             for others in of_pair:
                 p, q = (summed([(law, 1), (others, honest - 1)]) for law in of_pair)
                 for epsilon in _EPSILONS:
