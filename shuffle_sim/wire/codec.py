@@ -110,14 +110,20 @@ def count_values(data: bytes, most: int) -> int:
     at = found = 0
     while at < len(data) and found <= most:
         head, width, unit = _HEADS[data[at]]
+        if not head:
+            return most + 1
         at += head + unit * int.from_bytes(data[at + head - width : at + head], "big")
         found += 1
     return found
 
 
 def _heads() -> list[tuple[int, int, int]]:
-    """By first byte: length of the head, of it the bytes of a size, and whether it counts bytes."""
+    """By first byte: length of the head (0: none), of it a size's, and whether that is in bytes."""
     heads = [(1, 0, 0)] * 256
+    # Maps and extensions, which `encode` never writes: read as if they were numbers, their sizes
+    # would hide what follows.
+    for code in (*range(0x80, 0x90), 0xC1, 0xC7, 0xC8, 0xC9, *range(0xD4, 0xD9), 0xDE, 0xDF):
+        heads[code] = 0, 0, 0
     for short in range(32):
         heads[0xA0 + short] = 1 + short, 0, 0  # short strings
     for code, width in ((0xC4, 1), (0xC5, 2), (0xC6, 4), (0xD9, 1), (0xDA, 2), (0xDB, 4)):

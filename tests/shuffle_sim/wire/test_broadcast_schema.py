@@ -189,6 +189,10 @@ def test_values_are_counted_before_they_are_unpacked():
     assert 40 < count_values(data, 1000) < 60
     assert count_values(b"\xdc\xff\xff" + b"\x90" * 65_535, 1000) == 1001
     assert count_values(b"\xc6\xff\xff\xff\xff", 1000) == 1
+    # A size in what no value is written as, read as that of bytes, would hide all that follows.
+    hidden = b"\xdc\xff\xff" + b"\x90" * 65_535
+    for front in (b"\x93\xd5\x00\xc6\x00\xcd\xff\xff", b"\x92\xde\xc6\x00", b"\x92\x81\xc4\xff"):
+        assert count_values(front + hidden, 1000) == 1001
 
     class Few:
         values: ClassVar[int] = 20
