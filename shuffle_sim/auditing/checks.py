@@ -56,11 +56,11 @@ class Checks(Company):
 
     def literal_law(self) -> None:
         """At literal fidelity."""
-        self.joint("literal")
+        self.joint("literal", self.alarm)
 
     def counts_law(self) -> None:
         """At counts fidelity."""
-        self.joint("counts")
+        self.joint("counts", self.alarm)
 
     @property
     def moved_pair(self) -> tuple[Floats, Floats]:
@@ -98,7 +98,7 @@ class Checks(Company):
                 for _ in range(draws)
             ]
         )
-        law = JointLaw(self.pmfs, np.arange(len(rows)))
+        law = JointLaw(self.pmfs, np.arange(len(rows)), self.group)
         law.check_each(self.index(seen, 1), self.alarm)
 
     def shares(self) -> None:

@@ -275,10 +275,10 @@ def check_distinct(uniform: Floats, alarm: float) -> None:
     met = int((np.diff(row) < _NEAR).sum())
     # n^2/2 pairs, each within NEAR on either side; spacings are negatively dependent.
     expected = len(row) ** 2 * _NEAR
-    if met and scipy.stats.poisson.sf(met - 1, expected) < alarm:
+    if met and scipy.stats.poisson.sf(met - 1, expected) < alarm / 2:
         raise LawError(f"{met:,} of {len(row):,} draws of noise came before")
     # Noise of the other sign: u and 1 - u; folded, twice as dense.
     both = np.sort(np.minimum(row, 1 - row))
     met = int((np.diff(both) < _NEAR).sum())
-    if met and scipy.stats.poisson.sf(met - 1, 2 * expected) < alarm:
+    if met and scipy.stats.poisson.sf(met - 1, 2 * expected) < alarm / 2:
         raise LawError(f"{met:,} of {len(row):,} draws of noise came before, turned")

@@ -48,7 +48,7 @@ class Draws(Searches):
         """Messages of a user under a label, on average."""
         return float(self.randomizer.usual_messages / self.labels)
 
-    def joint(self, fidelity: str) -> None:
+    def joint(self, fidelity: str, alarm: float) -> None:
         """Every user and label, and sums of them, in rounds that are drawn in every way."""
         ways, start = {}, 0
         *quick, strong = self.ways()
@@ -57,10 +57,10 @@ class Draws(Searches):
         counts = self.counts(fidelity, ways)
         rng = np.random.default_rng([self.entropy, 2])
         law = self.law(counts.shape[1])
-        law.check(counts, rng, self.alarm / 2)
+        law.check(counts, rng, alarm / 2)
         for way, rounds in ways.items():
             with naming(", ".join(way)):
-                law.check_each(counts[rounds.start : rounds.stop], self.alarm / 2 / len(ways))
+                law.check_each(counts[rounds.start : rounds.stop], alarm / 2 / len(ways))
 
     def keys(self) -> None:
         """Streams of every run, round, role and place begin differently, and are independent."""

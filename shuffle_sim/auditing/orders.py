@@ -5,7 +5,6 @@ messages have no tags: see `arrangements`.
 """
 
 import math
-from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -212,12 +211,12 @@ def _check_pairs(places: NDArray[np.intp], alarm: float) -> None:
     """Every two views agree in few places."""
     views, size = places.shape
     if size <= _FEW:
-        same = Counter(row.tobytes() for row in places)
         chance = views**2 / 2 / math.exp(math.lgamma(size + 1))
-        twice = sum(many * (many - 1) // 2 for many in same.values())
-        # k pairs are equal with probability chance^k at most, for pairs of independent orders.
+        twice = views - len({row.tobytes() for row in places})
+        # k orders come again with probability chance^k at most: k pairs without a circle. Three
+        # alike are two such pairs, not three: the third follows.
         if twice and chance < 0.5 and twice * math.log(chance) < math.log(alarm):
-            raise LawError(f"{twice} pairs of {views} orders are the same")
+            raise LawError(f"{twice} of {views} orders came before")
         return
     # views^2 pairs, turned ones among them; that function doubles once more for neighbours.
     most = _least_rare(2.0 * views**2, alarm)

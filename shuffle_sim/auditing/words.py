@@ -135,7 +135,7 @@ class WordChecks(WordData):
     def users_law(self) -> None:
         """Every user and word that is watched, and sums of them."""
         for fidelity in self.fidelities:
-            self.joint(fidelity)
+            self.joint(fidelity, self.alarm / len(self.fidelities))
 
     def literal_law(self) -> None:
         """Tallies at literal fidelity."""
