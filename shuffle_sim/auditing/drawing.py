@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffle_sim.arrays import Floats
-from shuffle_sim.auditing.bench import QUICK, BenchRound, Way
+from shuffle_sim.auditing.bench import LARGEST, QUICK, BenchRound, Way
 from shuffle_sim.auditing.conformance import LawError, check_variance, naming
+from shuffle_sim.auditing.scores import judge, scored, stacked, summed
 from shuffle_sim.auditing.searching import Searches
 from shuffle_sim.auditing.sequences import (
     Series,
@@ -30,6 +31,7 @@ _ROUNDS = *range(24), 31, 32, 33, 64, 128, 256, 1 << 10, 1 << 16, 1 << 20, (1 <<
 _LONG = 600_000  # draws of a block beyond every kernel's pieces, at most
 _STRONG = 5_000  # of them that a cryptographic generator makes
 _SUMS = 96  # of such a block
+_EXCESS = 0.01  # kurtosis of a sum beyond a Gaussian's, at most, to be taken for one
 _STREAMS, _SYSTEMS = 1 << 15, 1 << 17  # streams, and entropies of the system, two by two
 _RAW, _SINGLE = 1 << 18, 1 << 16  # words of a stream: at once, and one by one
 _DATA, _TURNS = 15, 1 << 10  # data that are tried, of so many coordinates at most
@@ -219,5 +221,13 @@ class Draws(Searches):
         spread = np.array(
             [((k - m) ** 2) @ pmf for k, m, pmf in zip(places, means, pmfs, strict=True)]
         )
-        scaled = (seen - users * means) / np.sqrt(users * np.maximum(spread, 1e-300))
-        check_variance(scaled, np.ones_like(scaled), false_alarm=alarm)
+        fourth = [((k - m) ** 4) @ pmf for k, m, pmf in zip(places, means, pmfs, strict=True)]
+        # Chi-square is for what is nearly Gaussian; sums of what is seldom have their exact law.
+        near = np.array(fourth) < (3 + _EXCESS * users) * spread**2
+        exact = [at for at in np.flatnonzero(~near) if users * len(pmfs[at]) <= LARGEST]
+        if exact:
+            tests = [scored(seen[:, at], summed([(pmfs[at], users)])) for at in exact]
+            judge(*stacked(tests), alarm / 2, "sums of long blocks, label, score")
+        if near.any():
+            scaled = (seen - users * means)[:, near] / np.sqrt(users * spread[near])
+            check_variance(scaled, np.ones_like(scaled), false_alarm=alarm / 2)

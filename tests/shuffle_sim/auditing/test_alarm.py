@@ -9,6 +9,7 @@ import pytest
 from protocols import CarryVectorSum, Histogram
 from shuffle_sim import Privacy
 from shuffle_sim.auditing import checks, drawing
+from shuffle_sim.auditing.bench import FIRST
 from shuffle_sim.auditing.checks import Checks
 from shuffle_sim.auditing.conformance import LawError
 from shuffle_sim.auditing.curated import check_distinct
@@ -44,9 +45,9 @@ def noted(monkeypatch):
     return Noted
 
 
-def bench(kind, protocol):
+def bench(kind, protocol, entropy=7):
     spec = protocol.plan(protocol.init())
-    return kind(protocol, spec, 7, 1000, ALARM, UserShard, Shuffler)
+    return kind(protocol, spec, entropy, 1000, ALARM, UserShard, Shuffler)
 
 
 def test_digits_of_a_coordinate_are_not_judged_as_independent(noted):
@@ -95,3 +96,16 @@ def test_three_orders_that_are_alike_are_two_pairs():
     places[3] = places[0]
     with pytest.raises(LawError, match="3 of 150 orders"):
         _check_pairs(places, chance / 3)
+
+
+def test_sums_of_seldom_draws_are_not_taken_for_gaussian():
+    made = Histogram.calibrated(
+        n=10_000_000, categories=40, privacy=Privacy(epsilon=1.0, delta=1e-9), method="unary"
+    )
+    for entropy in range(12):  # of which chi-square refused one, at an alarm of 1e-9
+        bench(WordChecks, made, entropy)._long_sums(FIRST, 3000, 1e-9)
+    looked = bench(WordChecks, made)
+    often = 10 * min(looked.pmf(looked.alike, label)[1] for label in range(looked.labels))
+    looked.pmf = lambda x, label: np.array([1 - often, often])
+    with pytest.raises(LawError, match="sums of long blocks"):
+        looked._long_sums(FIRST, 30_000, 1e-9)
