@@ -159,7 +159,7 @@ REFUSED = {
     "several rounds": (
         ("sum", *AGE, "--choose-bounds", "0.2", "--rounds", "365"),
         "rounds",
-        "choose, and pay, again",
+        "left out",
     ),
     "persons": (
         ("sum", *AGE, "--choose-bounds", "0.2", "--person", "person"),
