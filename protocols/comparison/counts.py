@@ -95,7 +95,7 @@ def _protocols(
                 try:
                     made = make()
                 except ParameterError as why:
-                    yield Method(name, setting, Trust.SHUFFLE, refused=str(why))
+                    yield Method(name, setting, kind.trust, refused=str(why))
                 else:
                     yield shown(name, setting, made, attackers)
 
@@ -105,7 +105,7 @@ def shown(name: str, setting: str, made: CountsTask, attackers: int) -> Method:
     return Method(
         name,
         setting,
-        Trust.SHUFFLE,
+        made.trust,
         messages=made.messages_per_user,
         bits=made.bits_per_user,
         error=made.error,

@@ -120,10 +120,10 @@ def sum_methods(n: int, d: int, privacy: Privacy, attackers: int) -> Methods:
     same = {(each.name, each.bits, each.error, each.refused): each for each in reversed(made)}
     found = [*reversed(same.values())]
     shown = {method.name for method in found}
-    others = {family: kind.scalar for family, _, kind in kinds if family not in shown}
-    for family, scalar in others.items():
-        reason = f"it sums {'scalars' if scalar else 'vectors'} only"
-        found.append(Method(family, "", Trust.SHUFFLE, refused=reason))
+    others = {family: kind for family, _, kind in kinds if family not in shown}
+    for family, kind in others.items():
+        reason = f"it sums {'scalars' if kind.scalar else 'vectors'} only"
+        found.append(Method(family, "", kind.trust, refused=reason))
     case = n, d, privacy, attackers
     return Methods([*found, *_curators(*case), _local(*case)])
 
@@ -161,14 +161,14 @@ def _sum(
     try:
         made = setting.make()
     except ParameterError as why:
-        return Method(family, setting.name, Trust.SHUFFLE, refused=str(why))
+        return Method(family, setting.name, kind.trust, refused=str(why))
     randomizer = made.randomizer
     # In l2: the sum over coordinates.
     error = math.sqrt(float(randomizer.variance(n).sum()))
     return Method(
         family,
         setting.name,
-        Trust.SHUFFLE,
+        kind.trust,
         algorithm=made,
         messages=randomizer.usual_messages,
         bits=randomizer.usual_bits,
@@ -194,13 +194,13 @@ def _curators(n: int, d: int, privacy: Privacy, attackers: int) -> list[Method]:
                     each.trust,
                     algorithm=each,
                     messages=d,
-                    bits=d * Trust.CENTRAL.unit_bits,
+                    bits=d * each.trust.unit_bits,
                     error=each.error,
                     attacked=math.hypot(each.error, attackers),
                 )
             )
         for setting, why in refused.items():
-            found.append(Method(kind.family, setting, Trust.CENTRAL, refused=str(why)))
+            found.append(Method(kind.family, setting, kind.trust, refused=str(why)))
     least, noise = central.best(privacy.epsilon, privacy.delta, d)
     if noise == "staircase":  # others are registered
         case = CentralSum.family, f"{noise}, the least noise", Trust.CENTRAL

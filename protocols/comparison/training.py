@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from protocols.comparison.methods import Method, Methods, possible
-from protocols.learning.baselines import Baseline
+from protocols.learning.baselines import BASELINES, Baseline
 from protocols.learning.training import Trainer
 from protocols.optimisation.base import Optimiser
 from protocols.shuffle.optimiser import FirstOrder
@@ -36,19 +36,28 @@ def training_methods(
     if rounds is not None:
         integer("rounds", rounds)
     found = []
-    for trust in Trust:
+    for trust in (Trust.SHUFFLE, *BASELINES):
         makes = {name: _made_by(trainer, name, n, trust, rounds) for name in trainer.optimisers()}
         made, refused = possible("protocol", makes)
         if not made:
             raise next(iter(refused.values()))
         best = min(made, key=lambda each: _rank(made[each]))
         if trust is Trust.SHUFFLE and not every:
-            found.append(_shuffled(trainer, best, made[best]))
+            for own in dict.fromkeys(each.trust for each in made.values()):
+                kinds = (name for name, each in made.items() if each.trust is own)
+                first = min(kinds, key=lambda each: _rank(made[each]))
+                found.append(_shuffled(trainer, first, made[first]))
             continue
         if trust is Trust.SHUFFLE:
             found += [_shuffled(trainer, name, each) for name, each in made.items()]
             found += [
-                Method(name, "", trust, unit=trainer.unit, refused=str(why))
+                Method(
+                    name,
+                    "",
+                    registered("protocol", name).trust,
+                    unit=trainer.unit,
+                    refused=str(why),
+                )
                 for name, why in refused.items()
             ]
             continue
@@ -121,11 +130,11 @@ def _central_optimisers(trainer: Trainer, n: int) -> list[Method]:
 def _shuffled(trainer: Trainer, name: str, optimiser: FirstOrder[Any]) -> Method:
     first = optimiser.plan(optimiser.init())
     bits = 0 if first is None else first.randomizer.report_bits
-    times, trust = optimiser.rounds_per_user, Trust.SHUFFLE
+    times = optimiser.rounds_per_user
     return Method(
         name,
         "",
-        trust,
+        optimiser.trust,
         unit=optimiser.unit,
         algorithm=optimiser,
         bits=bits * times,

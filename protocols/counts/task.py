@@ -10,6 +10,7 @@ from protocols.counts.randomizer import Counting
 from shuffle_sim.privacy.accountant import ShuffleAccountant
 from shuffle_sim.privacy.count_planner import OBJECTIVES
 from shuffle_sim.privacy.guarantee import Privacy
+from shuffle_sim.privacy.trust import Trust
 
 
 class CountsTask(ABC):
@@ -19,11 +20,13 @@ class CountsTask(ABC):
         task: the question, by name.
         honest: users whose noise is counted on.
         delta: at which the guarantee is stated.
+        trust: who must be trusted.
     """
 
     task: ClassVar[str]
     honest: int
     delta: Any
+    trust: Trust
 
     @classmethod
     @abstractmethod

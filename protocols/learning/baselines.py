@@ -24,7 +24,7 @@ from shuffle_sim.protocol.release import CentralAlgorithm, Release, Sensitivity,
 from shuffle_sim.roles.users import admitted
 from shuffle_sim.sampling.kernels import fortran
 
-BASELINES = tuple(trust for trust in Trust if trust is not Trust.SHUFFLE)
+BASELINES = Trust.CENTRAL, Trust.LOCAL, Trust.NONE
 
 
 @dataclass(frozen=True)

@@ -38,11 +38,6 @@ from shuffle_sim.wire.codec import decode, encode
 
 _BLOCKS = 16
 _LARGEST_BLOCK = 65_536  # users: a block's rows are looked at together
-_TRUSTED = {
-    Trust.CENTRAL: "a trusted curator",
-    Trust.LOCAL: "no trust: every report is private",
-    Trust.NONE: "no privacy",
-}
 
 
 class Curator:
@@ -281,7 +276,7 @@ def _guarantee(
     seed: int | None,
     exact: bool,
 ) -> Guarantee:
-    notes = [_TRUSTED[algorithm.trust], *algorithm.assumptions]
+    notes = [algorithm.trust.assumption, *algorithm.assumptions]
     if algorithm.trust is not Trust.NONE:
         attacked = "floating-point noise (Mironov 2012; Haney et al. 2022)"
         notes.append("integer noise, drawn exactly" if exact else attacked)

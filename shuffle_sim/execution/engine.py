@@ -230,6 +230,7 @@ def _by_users(
         placement=host.placement,
         seed=kept.seed,
         ledger=ledger,
+        trust=protocol.trust,
         security=deployment.security,
         standard_error=getattr(protocol, "standard_error", None) if observed.full else None,
         sensitivity=getattr(protocol, "sensitivity", None),

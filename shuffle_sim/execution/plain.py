@@ -113,7 +113,9 @@ def _of(kind: Any, late: Mapping[str, Any]) -> dict[str, Any]:
     elif issubclass(single, Mapping):
         more = _of(arguments[1], late) if arguments else {}
         found = {"type": "object", "additionalProperties": more}
-    elif single is not str and issubclass(single, np.ndarray | Sequence):
+    elif issubclass(single, str):  # an open list of names, such as `Trust`
+        found = dict(_PLAIN[str])
+    elif issubclass(single, np.ndarray | Sequence):
         items = {each for each in arguments if each is not ... and single is not np.ndarray}
         found = {"type": "array", "items": _of(items.pop(), late) if len(items) == 1 else {}}
     return found

@@ -15,6 +15,7 @@ from shuffle_sim.data.population import Unit
 from shuffle_sim.errors import WITHHELD, ParameterError
 from shuffle_sim.privacy.events import PrivacyEvent
 from shuffle_sim.privacy.guarantee import Guarantee
+from shuffle_sim.privacy.trust import Trust
 from shuffle_sim.protocol.query import Datum, Query
 from shuffle_sim.protocol.randomizer import Randomizer
 from shuffle_sim.wire.codec import encode
@@ -148,9 +149,11 @@ class Protocol(Algorithm[State, RoundSpec], ABC, Generic[State]):
 
     Attributes:
         honest_fraction: of the users in a round whose noise is counted on, assumed in advance.
+        trust: who must be trusted.
     """
 
     honest_fraction: float = 1.0
+    trust: Trust = Trust.SHUFFLE
     adaptive: ClassVar[bool] = False
     """Whether what a round costs depends on views: then users agree to less before the run."""
     chosen: ClassVar[tuple[str, ...]] = ()

@@ -5,6 +5,7 @@ The files of examples/extensions are installed outside the packages, as an own p
 
 import json
 import math
+import pickle
 import re
 import sys
 from pathlib import Path
@@ -40,7 +41,9 @@ ENTRIES = {
     "attacks": "shove = {attack}:Shove",
     "theorems": "StaircaseEvent = {event}:Staircase",
     "protocols": "last-iterate = {optimiser}:LastIterate\ncoarse-sum = {sum}:CoarseSum",
-    "algorithms": "pure-descent = {central_optimiser}:PureDescent",
+    "algorithms": "pure-descent = {central_optimiser}:PureDescent\n"
+    "aggregated-sum = {trust}:AggregatedSum",
+    "trusts": "aggregator = {trust}:AGGREGATOR",
     "tables": "harvest = {table}:harvest\nnone = {table}:np",
 }
 N, PRIVACY = 400, Privacy(1.0, 1e-6)
@@ -189,8 +192,25 @@ def test_a_table_is_summed_trained_on_and_saved_with_its_bounds(capsys, tmp_path
         bundled("none")
 
 
+def test_a_trust_model_names_its_results_and_colours_its_methods(capsys):
+    trust = Trust.of("aggregator")
+    assert (trust, trust.trusted, trust.noise(100, 1.3)) == ("aggregator", "aggregator", 1.0)
+    assert pickle.loads(pickle.dumps(trust)) is trust
+    made = registered("algorithm", "aggregated-sum").calibrated(n=N, d=1, privacy=PRIVACY)
+    result = run(made, np.full((N, 1), 0.25), seed=1)
+    assert result.trust is trust
+    assert result.to_dict()["trust"] == "aggregator"
+    assert "an aggregator that releases the sum alone" in result.privacy.assumptions
+    methods = [each for each in sum_methods(N, 1, PRIVACY, 0) if each.name == "aggregated"]
+    assert methods
+    assert {each.trust.colour for each in methods} == {"tab:green"}
+    shown = command(capsys, "compare", "--n", str(N))["methods"]
+    assert {each["trust"] for each in shown if each["name"] == "aggregated"} == {"aggregator"}
+
+
 def test_nothing_of_it_is_left_when_the_project_is_gone(project):
-    assert set(project) == {"attack", "central_optimiser", "event", "optimiser", "sum", "table"}
+    files = "attack", "central_optimiser", "event", "optimiser", "sum", "table", "trust"
+    assert set(project) == {*files}
 
 
 STATED = re.compile(r"`examples/extensions/(\w+)\.py`, (\d+) lines")
