@@ -316,6 +316,10 @@ class Intersection(Domain):
         return min(each.diameter for each in self._sets)
 
     @property
+    def widest(self) -> float:
+        return min(each.widest for each in self._sets)
+
+    @property
     def radius(self) -> float:
         return min(each.radius for each in self._sets)
 

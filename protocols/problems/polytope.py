@@ -157,6 +157,12 @@ class Polytope(Domain):
         return self._hull.diameter
 
     @property
+    def widest(self) -> float:
+        # Rows off by r reach far beyond a sharp corner, but {A theta <= b + r} lies within the set
+        # enlarged by 1 + r/depth about the center: b - A center is at least depth in every row.
+        return super().widest + self.diameter * self._rounding / self._depth
+
+    @property
     def radius(self) -> float:
         return self._hull.radius
 

@@ -160,6 +160,19 @@ def test_projections_on_polytopes_are_proven():
     assert projected > 150
 
 
+@pytest.mark.parametrize("slope", [1e-3, 1e-5, 1e-8])
+def test_points_beyond_a_sharp_corner_are_not_wider_than_stated(slope):
+    """Rows hold to roundings, and the corner of a needle is 1/slope times as far."""
+    needle = Polytope([[-1, 0], [slope, 1], [slope, -1]], [0, slope, slope])
+    other = np.array([0.0, slope])
+    beyond = 1 + np.geomspace(1e-16, 1e-5, 200)
+    found = [needle.project(np.array([each, 0.0])) for each in beyond]
+    apart = max(float(np.linalg.norm(each - other)) for each in found)
+    assert apart <= needle.widest
+    if slope < 1e-4:  # power: roundings alone, as of a ball, would not do
+        assert apart > needle.diameter + 1e-12
+
+
 def test_polytopes_of_known_projection():
     rng, low, high = np.random.default_rng(8), -1.0, np.array([1.0, 2.0, 3.0])
     box = Box(3, low, high)
