@@ -8,14 +8,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from protocols.sums.encoding import (
-    SumRandomizer,
-    admitted,
-    check_ball,
-    check_domain,
-    opposite_ends,
-    round_at_random,
-)
+from protocols.sums.encoding import Box, Rounding, round_at_random
 from shuffle_sim.arrays import Floats, Scaled, Values, dense
 from shuffle_sim.errors import integer, real
 from shuffle_sim.privacy.events import BinomialSumEvent
@@ -42,7 +35,7 @@ def randomize_scalar(
 
 
 @dataclass(frozen=True)
-class BinomialRandomizer(SumRandomizer):
+class BinomialRandomizer(Rounding):
     """Per coordinate R_1D on [lower, lower + width], the bits labelled by coordinate.
 
     Attributes:
@@ -71,7 +64,7 @@ class BinomialRandomizer(SumRandomizer):
         integer("g", self.g)
         integer("b", self.b)
         real("p", self.p, 0.0, 0.5)
-        check_domain(self.lower, self.width, self.norm_bound)
+        self.box.check()
         # Estimates are doubles, which tell no more apart.
         integer("g + b", self.g + self.b, high=2**53)
 
@@ -83,8 +76,9 @@ class BinomialRandomizer(SumRandomizer):
     def per_label(self) -> int:
         return self.g + self.b
 
-    def admit(self, values: Values) -> tuple[Values, int]:
-        return admitted(values, self.labels, self.lower, self.width, self.norm_bound)
+    @property
+    def box(self) -> Box:
+        return Box(self.labels, self.lower, self.width, self.norm_bound)
 
     def randomize(self, x: Floats, rng: np.random.Generator) -> Messages:
         """R_vec(x), line by line of Algorithm 2: R_1D on each shifted coordinate."""
@@ -183,14 +177,6 @@ class BinomialRandomizer(SumRandomizer):
     def manipulation(self, attackers: int, reports: int) -> float:
         return attackers * math.sqrt(self.labels) * max(self.reach())
 
-    def worst_pair(self) -> tuple[Floats, Floats]:
-        """Two data at opposite ends of coordinate 0, where neither is rounded at random."""
-        return opposite_ends(self.labels, self.lower, self.width, self.norm_bound)
-
-    def count_index(self, sums: NDArray[np.int64], reports: int) -> NDArray[np.int64]:
-        """The number of ones itself."""
-        return sums
-
     def count_pmf(self, x: Floats, label: int) -> Floats:
         """Exact law of the number of ones under `label` in one report on `x`, on 0, ..., g + b."""
         scaled = float(
@@ -206,10 +192,8 @@ class BinomialRandomizer(SumRandomizer):
 
     def total_law(self, sums: NDArray[np.int64], users: int) -> tuple[NDArray[np.int64], Floats]:
         """The noise alone, Bin(users b, p), within 12 standard deviations."""
-        mean, spread = (
-            users * self.b * self.p,
-            12 * math.sqrt(users * self.b * self.p * (1 - self.p)) + 12,
-        )
+        mean = users * self.b * self.p
+        spread = 12 * math.sqrt(mean * (1 - self.p)) + 12
         places = np.arange(max(0, math.floor(mean - spread)), math.ceil(mean + spread) + 1)
         return sums - places[0], scipy.stats.binom.pmf(places, users * self.b, self.p)
 
@@ -217,11 +201,8 @@ class BinomialRandomizer(SumRandomizer):
         """The release of the view, with the noise of `users` honest users.
 
         Of values that a query proves to move by less than the ball, for g apart/width steps.
-
-        Raises:
-            ParameterError: vectors without a norm bound that keeps them in the event's ball.
         """
-        check_ball(self.labels, self.lower, self.width, self.norm_bound)
+        self.box.check_ball()
         if query.apart < self.width:
             # The values of neighbours are less than a range apart, so fewer steps.
             shift = self.g * (query.apart / self.width)

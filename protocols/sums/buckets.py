@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from protocols.sums.encoding import SumRandomizer, admitted, check_domain
+from protocols.sums.encoding import Box, SumRandomizer
 from protocols.sums.rotation import rotated, unrotated
 from shuffle_sim.arrays import Floats, Values, dense
 from shuffle_sim.errors import ParameterError, integer
@@ -45,7 +45,7 @@ class BucketRandomizer(SumRandomizer):
     rotation: int
 
     def __post_init__(self) -> None:
-        check_domain(-self.norm_bound, 2 * self.norm_bound, self.norm_bound)
+        self._box.check()
         integer("rotation", self.rotation, 0, 2**63 - 1)
         integer("d", self.coordinates, 1, 2**30)
         if self.sent % integer("bucket", self.bucket):
@@ -79,9 +79,12 @@ class BucketRandomizer(SumRandomizer):
     def label_bits(self) -> int:
         return (self.buckets - 1).bit_length()
 
+    @property
+    def _box(self) -> Box:
+        return Box(self.coordinates, -self.norm_bound, 2 * self.norm_bound, self.norm_bound)
+
     def admit(self, values: Values) -> tuple[Values, int]:
-        bound = self.norm_bound
-        return admitted(values, self.coordinates, -bound, 2 * bound, bound)
+        return self._box.admit(values)
 
     def randomize(self, x: Floats, rng: np.random.Generator) -> Messages:
         words = []

@@ -12,13 +12,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.sums.encoding import (
-    SumRandomizer,
-    admitted,
-    check_ball,
-    check_domain,
-    opposite_ends,
-)
+from protocols.sums.encoding import Box, Rounding
 from protocols.sums.rotation import rotated, unrotated
 from shuffle_sim.arrays import Floats, Scaled, Values, dense
 from shuffle_sim.errors import ParameterError, integer
@@ -43,7 +37,7 @@ from shuffle_sim.wire.messages import Alphabet, Messages, Tally
 
 
 @dataclass(frozen=True)
-class CarryRandomizer(SumRandomizer):
+class CarryRandomizer(Rounding):
     """Per coordinate spline rounding on [lower, lower + width], then digits with fair carries.
 
     Label j (levels + 1) + l is level l of coordinate j: two messages at each level below the last,
@@ -78,7 +72,7 @@ class CarryRandomizer(SumRandomizer):
     rotation: int | None = None
 
     def __post_init__(self) -> None:
-        check_domain(self.lower, self.width, self.norm_bound)
+        self.box.check()
         if self.norm_bound is None and (self.span != 1 or self.rotation is not None):
             raise ParameterError("span, rotation", (self.span, self.rotation), "of vectors only")
         if self.rotation is not None:
@@ -144,8 +138,9 @@ class CarryRandomizer(SumRandomizer):
         """Mean of a number above its steps over the lower end."""
         return (self.r - 1 + self.b) / 2 + self.start
 
-    def admit(self, values: Values) -> tuple[Values, int]:
-        return admitted(values, self.coordinates, self.lower, self.width, self.norm_bound)
+    @property
+    def box(self) -> Box:
+        return Box(self.coordinates, self.lower, self.width, self.norm_bound)
 
     def _clipped(self, xs: Values) -> Floats:
         """As they are sent, shape (users, sent): rotated, and clipped to the range."""
@@ -268,15 +263,11 @@ class CarryRandomizer(SumRandomizer):
     def worst_pair(self) -> tuple[Floats, Floats]:
         """Two data at opposite ends of the range in the first coordinate that is sent."""
         if self.rotation is None or self.norm_bound is None:
-            return opposite_ends(self.coordinates, self.lower, self.width, self.norm_bound)
+            return super().worst_pair()
         first = unrotated(np.eye(1, self.sent)[0], self.rotation, self.coordinates)
         # Cut to d of its coordinates it is shorter than 1.
         end = first * (self.norm_bound / float(np.linalg.norm(first)))
         return -end, end
-
-    def count_index(self, sums: NDArray[np.int64], reports: int) -> NDArray[np.int64]:
-        """The number of ones itself."""
-        return sums
 
     def count_pmf(self, x: Floats, label: int) -> Floats:
         """Exact law of the number of ones under `label` in one report on `x`."""
@@ -301,12 +292,7 @@ class CarryRandomizer(SumRandomizer):
         return sums - start, pmf
 
     def event(self, users: int, query: Query) -> CarrySumEvent:
-        """The release of the view, with the randomness of `users` honest users.
-
-        Raises:
-            ParameterError: vectors without a norm bound that keeps them in the event's ball.
-        """
-        check_ball(self.coordinates, self.lower, self.width, self.norm_bound)
+        self.box.check_ball()
         return self._event(users)
 
     def _event(self, users: int) -> CarrySumEvent:

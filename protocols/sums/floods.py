@@ -9,7 +9,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from protocols.sums.encoding import SumRandomizer, admitted, check_domain
+from protocols.sums.encoding import Box, SumRandomizer
 from shuffle_sim.arrays import Floats, Values, dense
 from shuffle_sim.privacy.bounds.cells import batches, compound
 from shuffle_sim.privacy.bounds.floods import Digits, FloodNoise
@@ -96,7 +96,7 @@ class FloodRandomizer(SumRandomizer):
     width: float
 
     def __post_init__(self) -> None:
-        check_domain(0.0, self.width, None)
+        Box(self.coordinates, 0.0, self.width).check()
         self._event()
 
     @cached_property
@@ -190,7 +190,7 @@ class FloodRandomizer(SumRandomizer):
         return tuple(found)
 
     def admit(self, values: Values) -> tuple[Values, int]:
-        return admitted(values, self.coordinates, 0.0, self.width, None)
+        return Box(self.coordinates, 0.0, self.width).admit(values)
 
     def _numbers(self, xs: Values, rng: np.random.Generator) -> Ints:
         """Rounded at random, in steps, (users, d)."""

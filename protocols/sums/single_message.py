@@ -9,13 +9,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from protocols.sums.encoding import (
-    MAGNITUDES,
-    SumRandomizer,
-    admitted,
-    check_domain,
-    round_at_random,
-)
+from protocols.sums.encoding import MAGNITUDES, Box, Rounding, round_at_random
 from protocols.sums.one_round import OneRoundSum, SumSetting
 from shuffle_sim.arrays import Floats, Values, dense
 from shuffle_sim.errors import ParameterError, integer, real
@@ -30,7 +24,7 @@ _MAX_STEPS = 4096
 
 
 @dataclass(frozen=True)
-class SingleMessageRandomizer(SumRandomizer):
+class SingleMessageRandomizer(Rounding):
     """The value rounded to one of k + 1 numbers, with probability gamma a uniform one instead.
 
     Attributes:
@@ -46,7 +40,7 @@ class SingleMessageRandomizer(SumRandomizer):
     def __post_init__(self) -> None:
         integer("steps", self.steps, 1, _MAX_STEPS)
         real("gamma", self.gamma, 0.0, 1.0, closed=(False, False))
-        check_domain(0.0, self.width, None)
+        self.box.check()
 
     @cached_property
     def alphabet(self) -> Alphabet:
@@ -57,8 +51,9 @@ class SingleMessageRandomizer(SumRandomizer):
     def per_label(self) -> int:
         return 1
 
-    def admit(self, values: Values) -> tuple[Values, int]:
-        return admitted(values, 1, 0.0, self.width, None)
+    @property
+    def box(self) -> Box:
+        return Box(1, 0.0, self.width)
 
     def _scaled(self, xs: Values) -> Floats:
         return dense(xs).reshape(len(xs), 1) * (self.steps / self.width)
@@ -103,14 +98,6 @@ class SingleMessageRandomizer(SumRandomizer):
             k + 2
         ) / 12
         return np.asarray(each.mean(axis=0) * reports * (self.width / k / (1 - gamma)) ** 2)
-
-    def worst_pair(self) -> tuple[Floats, Floats]:
-        """The ends of the range."""
-        return np.zeros(1), np.full(1, self.width)
-
-    def count_index(self, sums: NDArray[np.int64], reports: int) -> NDArray[np.int64]:
-        """The sum of the messages itself."""
-        return sums
 
     def count_pmf(self, x: Floats, label: int) -> Floats:
         """Exact law of the message on `x`: rounded, or with probability gamma uniform."""

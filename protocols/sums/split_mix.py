@@ -16,14 +16,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.sums.encoding import (
-    SumRandomizer,
-    admitted,
-    check_ball,
-    check_domain,
-    opposite_ends,
-    round_at_random,
-)
+from protocols.sums.encoding import Box, Rounding, round_at_random
 from shuffle_sim.arrays import Floats, Values, dense
 from shuffle_sim.errors import ParameterError, integer
 from shuffle_sim.privacy.bounds import laplace
@@ -48,7 +41,7 @@ def messages_for(security: float, modulus: int, honest: int) -> int:
 
 
 @dataclass(frozen=True)
-class SplitMixRandomizer(SumRandomizer):
+class SplitMixRandomizer(Rounding):
     """Per coordinate: rounding, a share of noise, and a split into m summands modulo q.
 
     Attributes:
@@ -80,7 +73,7 @@ class SplitMixRandomizer(SumRandomizer):
         integer("steps", self.steps, 1, 2**48)
         integer("modulus", self.modulus, self.steps + 1, 2**52)
         integer("messages", self.messages, 3, 2**10)
-        check_domain(self.lower, self.width, self.norm_bound)
+        self.box.check()
         if self.planned * self.messages * self.modulus >= 2**63:
             allowed = (
                 f"at most {2**63 // (self.planned * self.messages)}: sums over {self.planned} "
@@ -97,8 +90,9 @@ class SplitMixRandomizer(SumRandomizer):
     def per_label(self) -> int:
         return self.messages
 
-    def admit(self, values: Values) -> tuple[Values, int]:
-        return admitted(values, self.labels, self.lower, self.width, self.norm_bound)
+    @property
+    def box(self) -> Box:
+        return Box(self.labels, self.lower, self.width, self.norm_bound)
 
     def _scaled(self, xs: Values) -> Floats:
         return (dense(xs).reshape(len(xs), self.labels) - self.lower) * (self.steps / self.width)
@@ -175,10 +169,6 @@ class SplitMixRandomizer(SumRandomizer):
         rounding = (fraction * (1 - fraction)).sum(axis=0) * (reports / len(fraction))
         return np.asarray((self.width / self.steps) ** 2 * (noise + rounding))
 
-    def worst_pair(self) -> tuple[Floats, Floats]:
-        """Two data at opposite ends of coordinate 0, where neither is rounded at random."""
-        return opposite_ends(self.labels, self.lower, self.width, self.norm_bound)
-
     @property
     def _reach(self) -> int:
         """Noise of larger size has a probability below e^-42."""
@@ -212,12 +202,7 @@ class SplitMixRandomizer(SumRandomizer):
         return math.sqrt(self.labels) * reach * self.width / self.steps if attackers else 0.0
 
     def event(self, users: int, query: Query) -> SplitMixEvent:
-        """The release of the view, with the shares of noise of `users` honest users.
-
-        Raises:
-            ParameterError: vectors without a norm bound that keeps them in the event's ball.
-        """
-        check_ball(self.labels, self.lower, self.width, self.norm_bound)
+        self.box.check_ball()
         return SplitMixEvent(
             users, self.planned, self.rate, self.steps, self.messages, self.modulus, self.labels
         )
