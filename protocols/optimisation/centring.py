@@ -115,14 +115,32 @@ class Centring:
         Args:
             moves: shape (steps - 1,).
         """
-        turn, found = self.contraction**self.recentring, [self.first()]
-        level = self.spread * (1 - self.rate) / (1 - self.contraction)
-        for moved in moves:
-            # A move widens the round after it; the k rounds that only renew the center shrink that
-            # by a^k.
-            pushed = self.drift * float(moved) if moved > 0 else 0.0
-            found.append(min(self.limit, level + self.rate * found[-1] + turn * pushed))
+        turn, rate = self.contraction**self.recentring, self.rate
+        limit, radius = self.limit, self.first()
+        level, found = self.spread * (1 - rate) / (1 - self.contraction), [radius]
+        # A move widens the round after it; the k rounds that only renew the center shrink that by
+        # a^k. Drift may be infinite.
+        pushed = level + turn * np.multiply(self.drift, moves, out=0 * moves, where=moves > 0)
+        for each in pushed.tolist():
+            radius = min(limit, rate * radius + each)
+            found.append(radius)
         return np.array(found)
+
+    def accelerated_radius(self, steps: int, reach: float) -> float:
+        """Root mean square of the radii of AC-SA's steps, weighted as their noise is.
+
+        Args:
+            steps: T.
+            reach: no two points of the steps are farther apart.
+        """
+        if not self.carried:
+            return self.limit
+        t = np.arange(1.0, steps + 1)
+        # theta_md moves by a_t |theta_t - theta_{t-1}| + a_{t+1} |theta_t - theta_ag| at most, a_t
+        # = 2/(t + 1).
+        radii = self.radii(4 * reach / (t[:-1] + 1))
+        # The proof of AC-SA weights a round's squared noise by t^2.
+        return float(np.linalg.norm(t * radii) / np.linalg.norm(t))
 
 
 def squared_unit(setting: Setting, batch: int, rounds: int) -> float:

@@ -92,11 +92,8 @@ class UserLevelACSA(UserLevel[AcceleratedState]):
         if smoothing is None and not problem.smooth:
             smoothing = balanced_smoothing(problem, R, T)
         beta = problem.planned_smoothness(smoothing)
-        centring, t = with_drift(case.centring, beta), np.arange(1.0, T + 1)
-        # theta_md moves by a_t |theta_t - theta_{t-1}| + a_{t+1} |theta_t - theta_ag| at most.
-        radii = centring.radii(4 * problem.domain.diameter / (t[:-1] + 1))
-        # The proof of AC-SA weights a round's squared noise by t^2.
-        square = noise * float(t**2 @ radii**2 / (t @ t))
+        centring = with_drift(case.centring, beta)
+        square = noise * centring.accelerated_radius(T, problem.domain.diameter) ** 2
         if case.batch < setting.n:
             square += problem.spread**2 / case.batch
         schedule = Schedule(T, beta, math.sqrt(square), R)

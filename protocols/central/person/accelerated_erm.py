@@ -17,12 +17,12 @@ from protocols.central.person.accelerated_erm_plan import (
     MAX_PHASES,
     RIDGES,
     AcceleratedPhase,
-    Planned,
     planned,
     smoothings,
 )
 from protocols.central.person.chained_mean import clipped
 from protocols.central.person.friendly import MAX_POINTS
+from protocols.central.person.one_pass_plan import BATCHES, one_pass
 from protocols.central.person.outlier_removal import FriendlyGradient, FriendlyScore, Removal
 from protocols.optimisation.acceleration import AcceleratedState
 from protocols.optimisation.centring import NEAR
@@ -116,8 +116,9 @@ class AcceleratedPhasedERM(PhaseChain, CentralAlgorithm[PhasedState]):
     """
 
     phases: tuple[AcceleratedPhase, ...]
-    takes = ("phases", "center", "smoothing")
-    """How many; "carried" or "fixed" for clipping, "removed"; beta of the envelope."""
+    takes = ("phases", "center", "smoothing", "batches")
+    """How many; "carried" or "fixed" for clipping, "removed"; beta of the envelope; "all" persons
+    of a phase in every round, or each "once"."""
 
     unit = Unit.PERSON
 
@@ -149,7 +150,7 @@ class AcceleratedPhasedERM(PhaseChain, CentralAlgorithm[PhasedState]):
 
     @property
     def rounds_per_user(self) -> int:
-        return max(phase.rounds for phase in self.phases)
+        return max(phase.rounds_per_user for phase in self.phases)
 
     @property
     def assumes(self) -> str:
@@ -161,8 +162,7 @@ class AcceleratedPhasedERM(PhaseChain, CentralAlgorithm[PhasedState]):
     @property
     def gradients(self) -> int:
         """Planned: gradients of one record, where all persons have as many as stated."""
-        each = self.problem.records
-        return sum(phase.rounds * phase.cohort.size * each for phase in self.phases)
+        return self.problem.records * sum(phase.answers for phase in self.phases)
 
     def begun(self, at: int, theta: Floats) -> AcceleratedStep:
         inner, zero = AcceleratedState(0, theta, theta), np.zeros(self.problem.d)
@@ -198,8 +198,8 @@ class AcceleratedPhasedERM(PhaseChain, CentralAlgorithm[PhasedState]):
                 # queries name the release that drew it.
                 return Release.of(phase.cohort, FriendlyScore(*asked), removal.guard, state.opened)
             return Release.of(phase.cohort, FriendlyGradient(*asked), phase.mechanism)
-        statistic = CenteredMean(query, state.radius, phase.cohort.size)
-        return Release.of(phase.cohort, statistic, phase.mechanism)
+        persons = phase.asked(state.round)
+        return Release.of(persons, CenteredMean(query, state.radius, persons.size), phase.mechanism)
 
     def answered(self, at: int, inner: AcceleratedStep, estimate: Any) -> AcceleratedStep:
         """A step, unless the round was coarse; the next center; the next stage or phase.
@@ -216,7 +216,7 @@ class AcceleratedPhasedERM(PhaseChain, CentralAlgorithm[PhasedState]):
         # The center of the round that was asked; the next one is set below.
         mean = np.asarray(estimate, np.float64) + state.center
         moving, stage = state.inner, state.stage
-        if state.round >= phase.centring.coarse:
+        if phase.centring.is_step(state.round):
             # Ridges are public: outside the clip they cost nothing, inside they would lengthen what
             # is cut.
             ridges = self.problem.ridge * point + phase.ridge * (point - state.anchor)
@@ -255,29 +255,34 @@ class AcceleratedPhasedERM(PhaseChain, CentralAlgorithm[PhasedState]):
     def calibrated_for(cls, setting: Setting, choices: Choices) -> Self:
         """With the smallest bound over ridges and phases, by clipping if `center` is not given.
 
-        Kinks are smoothed by the envelope.
+        Kinks are smoothed by the envelope. Batches that are asked once are by name only: their
+        bound is smaller, and their losses as measured are larger.
         """
         n, problem, privacy = setting.n, setting.problem, setting.privacy
         demand_bounded(problem)
         setting = replace(setting, trust=Trust.CENTRAL)
         tried = choices.grid("phases", range(1, MAX_PHASES + 1))
-        center = choices["center"]
+        center, beta = choices["center"], choices["smoothing"]
         one_of("center", center, CENTERS, None)
-        # Removal takes thousands of persons for its margins: by name only.
-        centers = CENTERS[:2] if center is None else (center,)
-        beta = choices["smoothing"]
+        # A guard asks all persons of a phase in every round.
+        allowed = BATCHES[:1] if center == "removed" else BATCHES
+        batches = one_of("batches", choices.get("batches", BATCHES[0]), allowed)
         envelopes = smoothings(setting) if beta is None else [positive("smoothing", beta)]
-        bases = (problem.objective_lipschitz / setting.distance * RIDGES).tolist()
         found: dict[tuple[Any, ...], tuple[AcceleratedPhase, ...]] = {}
-        made: Planned = {}
+        made: dict[Any, Any] = {}
 
         def bound(*case: Any) -> float | None:
-            value, found[case] = planned(setting, made, *case) or (None, ())
+            plan = planned if batches == "all" else one_pass
+            value, found[case] = plan(setting, made, *case) or (None, ())
             return value
 
+        # Removal takes thousands of persons for its margins: by name only.
+        centers: tuple[Any, ...] = CENTERS[:2] if center is None else (center,)
         if center == "removed":  # says how many persons the margins take
             Removal.calibrated(privacy, min(n, MAX_POINTS), 1, 1.0)
+        bases = (problem.objective_lipschitz / setting.distance * RIDGES).tolist()
+        grids = (tried, bases, GROWTHS, centers) if batches == "all" else (tried, centers)
         small = ParameterError("n", n, "larger: the center would be noise; or center fixed")
-        value, best = least(bound, tried, bases, GROWTHS, centers, envelopes, otherwise=small)
+        value, best = least(bound, *grids, envelopes, otherwise=small)
         own: dict[str, Any] = {"phases": found[best], "bound": value, "smoothing": best[-1]}
         return cls(problem=problem, n=n, privacy=privacy, **own)

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 import scipy
@@ -14,7 +15,7 @@ from protocols.optimisation.choices import Choices
 from protocols.optimisation.phases import halves
 from protocols.optimisation.setting import Setting
 from shuffle_sim.data.cohort import Cohort
-from shuffle_sim.errors import ParameterError
+from shuffle_sim.errors import ParameterError, integer
 from shuffle_sim.privacy.mechanisms import Gaussian
 
 CENTERS = ("carried", "fixed", "removed")
@@ -38,9 +39,11 @@ class AcceleratedPhase:
         centring: of all its rounds; its coarse rounds come first.
         mechanism: of each round.
         removal: of outlying gradients, in place of clipping; None: they are clipped.
+        batch: persons of a round, each asked once; None: all are asked in every round.
 
     Raises:
-        ParameterError: a guard whose tail is of fewer queries than there are rounds.
+        ParameterError: a guard whose tail is of fewer queries than there are rounds, or batches of
+            more persons than there are.
     """
 
     cohort: Cohort
@@ -49,9 +52,15 @@ class AcceleratedPhase:
     centring: Centring
     mechanism: Gaussian
     removal: Removal | None = None
+    batch: int | None = None
 
     def __post_init__(self) -> None:
-        """Each round asks the guard once."""
+        """Each round asks the guard once, or a batch of its own."""
+        if self.batch is not None:
+            most = self.cohort.size // self.rounds
+            if integer("batch", self.batch) > most or self.removal is not None:
+                allowed = f"at most {most}, in {self.rounds} rounds that clip gradients"
+                raise ParameterError("batch", self.batch, allowed)
         if self.removal is not None and self.removal.guard.queries < self.rounds:
             allowed = f"at least {self.rounds}, the phase's rounds"
             raise ParameterError("removal.guard.queries", self.removal.guard.queries, allowed)
@@ -59,7 +68,24 @@ class AcceleratedPhase:
     @property
     def rounds(self) -> int:
         """Of the phase."""
-        return self.centring.coarse + sum(each.rounds for each in self.schedules)
+        return self.centring.rounds(sum(each.rounds for each in self.schedules))
+
+    @property
+    def rounds_per_user(self) -> int:
+        """In which a person answers."""
+        return self.rounds if self.batch is None else 1
+
+    @property
+    def answers(self) -> int:
+        """Of all persons."""
+        return self.rounds * (self.cohort.size if self.batch is None else self.batch)
+
+    def asked(self, index: int) -> Cohort:
+        """The persons of a round."""
+        if self.batch is None:
+            return self.cohort
+        start = self.cohort.ranges[0][0] + index * self.batch
+        return Cohort.of(start, start + self.batch)
 
 
 Made = tuple[AcceleratedPhase, float] | None
@@ -129,22 +155,29 @@ def _phase(
     strong, beta = ridge + problem.strong_convexity, problem.planned_smoothness(smoothing) + ridge
     # With 2 beta R^2/T^2 for the gap, 2 gap/strong is R^2/4: a stage halves the distance.
     steps = math.ceil(math.sqrt(16 * beta / strong))
-    spread = None
+    spreads: list[Spread | None] = [None]
     if center == "carried":
-        # Where persons answer again, a probability p becomes e^epsilon p at most ("Radii"): u pays
-        # for it.
-        rare = float(scipy.special.ndtr(-_DEVIATIONS)) * math.exp(-setting.privacy.epsilon)
-        given = Choices({"deviations": -float(scipy.special.ndtri(rare))})
-        (spread,) = Spread.tried(setting, given, size)
-    found = []
+        spreads = [_spread(setting, size, deviations) for deviations in _DEVIATIONS]
+    found: list[Made] = []
+    # sqrt(beta/lambda) rounds of a stage are (n m)^(1/4) at the theorem's ridge.
+    most = max(_MOST_ROUNDS, round(10 * (setting.n * problem.records) ** 0.25))
     for stages in STAGES:
-        if _COARSE + stages * steps > _MOST_ROUNDS:
+        if _COARSE + stages * steps > most:
             break
         case = setting, size, ridge, near, beta, stages, steps
-        made = _removing(*case) if center == "removed" else _clipping(*case, spread)
-        if made is not None:
-            found.append(made)
-    return min(found, key=lambda each: each[1], default=None)
+        if center == "removed":
+            found += [_removing(*case)]
+        else:
+            found += [_clipping(*case, spread) for spread in spreads]
+    return min((each for each in found if each is not None), key=lambda each: each[1], default=None)
+
+
+def _spread(setting: Setting, size: int, deviations: float) -> Spread:
+    """Where persons answer again, a probability p becomes e^epsilon p at most: u pays for it."""
+    rare = float(scipy.special.ndtr(-deviations)) * math.exp(-setting.privacy.epsilon)
+    given = Choices({"deviations": -float(scipy.special.ndtri(rare))})
+    (spread,) = Spread.tried(setting, given, size)
+    return spread
 
 
 def _clipping(
@@ -162,33 +195,46 @@ def _clipping(
     strong = ridge + problem.strong_convexity
     rounds = stages * steps + (0 if spread is None else _COARSE)
     unit = setting.squared_noise(size, rounds) / problem.lipschitz**2
-    centring, bias = Centring.fixed(problem.lipschitz), 0.0
+    centring, bias, rare = Centring.fixed(problem.lipschitz), (0.0, 0.0), 0.0
     if spread is not None:
         a, tau, limit = spread.contraction(unit, problem.d), spread.tau, problem.lipschitz
         if a >= _MAX_CONTRACTION or tau >= limit:
             return None
         centring = Centring(limit=limit, spread=tau, contraction=a, drift=beta, coarse=_COARSE)
-        bias = spread.bias(setting.privacy.epsilon, setting.privacy.delta, limit)
+        beyond = spread.bias(setting.privacy.epsilon, 0.0, limit)
+        bias, rare = (beyond, 2 * limit / (strong * size)), 2 * limit * setting.privacy.delta
     schedules, squared = [], near
-    t = np.arange(1.0, steps + 1)
     for _ in range(stages):
         R = math.sqrt(squared)
         reach = min(problem.domain.diameter, 2 * R)
-        radius = problem.lipschitz
-        if centring.carried:
-            # theta_md moves by a_t |theta_t - theta_{t-1}| + a_{t+1} |theta_t - theta_ag|, a_t =
-            # 2/(t + 1).
-            radii = centring.radii(4 * reach / (t[:-1] + 1))
-            # The proof of AC-SA weights a round's squared noise by t^2.
-            radius = float(np.linalg.norm(t * radii) / np.linalg.norm(t))
-        sigma = math.sqrt(unit) * radius
+        sigma = math.sqrt(unit) * centring.accelerated_radius(steps, reach)
         schedules.append(Schedule(steps, beta, sigma, R))
-        gap = gap_of(steps, beta, sigma, R) + bias * problem.domain.diameter
+        gap = gap_of(steps, beta, sigma, R)
+        gap += stage_bias(bias, rare, steps, beta, R, problem.domain.diameter)
         # ||x - x*||^2 <= 2 gap/strong.
         squared = min(problem.domain.diameter**2, 2 * gap / strong)
-    mechanism = Gaussian.calibrated(setting.privacy, rounds)
+    mechanism = _gaussian(setting.privacy, rounds)
     everyone = Cohort.of(0, size)
     return AcceleratedPhase(everyone, ridge, tuple(schedules), centring, mechanism), squared
+
+
+def stage_bias(
+    near: tuple[float, float], rare: float, steps: int, beta: float, R: float, diameter: float
+) -> float:
+    """What clip bias adds to the gap of a stage: docs, theory, User level, "Bias of a stage".
+
+    Args:
+        near: (b, s): of persons that concentrate, and how far one of them moves the minimiser.
+        rare: of those that do not, with probability delta.
+        steps: T of the stage.
+        beta: of its objective.
+        R: from its start to its minimiser, in root mean square.
+        diameter: of the domain.
+    """
+    b, s = near
+    times = steps * (steps + 1) / (2 * beta)
+    farthest = math.sqrt(2) * R + math.sqrt(times * (b * s + rare * diameter)) + times * b
+    return b * min(farthest + s, diameter) + rare * diameter
 
 
 def _removing(
@@ -215,8 +261,9 @@ def _removing(
     return AcceleratedPhase(everyone, ridge, tuple(schedules), fixed, *removed), squared
 
 
+_gaussian = lru_cache(Gaussian.calibrated)
 _MOST_ROUNDS = 1000
 _MAX_CONTRACTION = 0.7
 _COARSE, _FAIL = 8, 1e-3
-_DEVIATIONS = 4.0
+_DEVIATIONS = 4.0, 6.0
 """u at epsilon 0. Clip bias costs e^epsilon where persons are asked again; u grows to pay that."""
