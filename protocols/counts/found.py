@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from protocols.counts.heavy_hitters import HeavyHitters, HeavyItems, usual_levels
 from protocols.counts.items import Items, items_of
-from protocols.counts.one_view import View, capped, interval_error
+from protocols.counts.one_view import View, interval_error
 from protocols.counts.pollution import Categories
 from protocols.optimisation.then import Then, ThenState
 from shuffle_sim.arrays import Floats
@@ -113,9 +113,8 @@ class FoundHistogram(Then, Protocol[Any]):
         search = HeavyHitters(
             n=n, levels=levels, rate=rate, kept=kept, privacy=share, honest_fraction=honest_fraction
         )
-        law = search.noise.law((kept + 1) / search.honest)
-        most = capped(1, law, search.honest, privacy, rounds)
-        counting = Categories((kept + 1,), (rate,), search.honest, most)
+        of = search.noise, (kept + 1,), search.honest, privacy
+        counting = Categories.of_plan(*of, releases=rounds)
         return cls(search, counting, privacy.delta)
 
     @property

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.counts.one_view import OneView, View, capped, interval_error
+from protocols.counts.one_view import OneView, View, interval_error
 from protocols.counts.pollution import Polluting
 from protocols.counts.quantiles import ends
 from protocols.counts.randomizer import Words
@@ -220,19 +220,12 @@ class GroupMeans(OneView[Planes]):
         planes = tuple(2.0**plane for plane in range(integer("bits", bits, 1, 30)))
         weights = (1.0, *planes * moments)
         plan = count_planner.one_sided(privacy, objective, weights=weights)
-        law = count_planner.OneSided(plan.rate * sum(weights), plan.batch).law(groups / honest)
+        sizes = (groups,) * len(weights)
         return cls(
             n=n,
             low=low,
             high=high,
-            randomizer=Planes(
-                (groups,) * len(weights),
-                tuple(plan.rate * weight for weight in weights),
-                honest,
-                capped(len(weights), law, honest, privacy),
-                plan.batch,
-                bits=bits,
-            ),
+            randomizer=Planes.of_plan(plan, sizes, honest, privacy, weights=weights, bits=bits),
             delta=privacy.delta,
             honest_fraction=honest_fraction,
         )

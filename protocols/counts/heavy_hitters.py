@@ -10,13 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.counts.items import Items, hash_of
-from protocols.counts.one_view import capped, interval_error
+from protocols.counts.one_view import interval_error
 from protocols.counts.prefixes import MAX_LEVEL, Children, Prefixes
 from protocols.counts.task import CountsTask
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.errors import WITHHELD, ParameterError, integer, real
 from shuffle_sim.privacy import count_planner
+from shuffle_sim.privacy.bounds.binomial import first
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.planner import honest_users
 from shuffle_sim.protocol.base import Protocol, RoundSpec, check_rows
@@ -186,14 +187,11 @@ class HeavyHitters(Protocol[Search], CountsTask):
     @cached_property
     def randomizers(self) -> tuple[Prefixes, ...]:
         """Of each level."""
-        found = []
-        for level in range(len(self.levels)):
-            bins = self.bins(level)
-            law = self.noise.law(bins / self.honest)
-            most = capped(1, law, self.honest, self._privacy, len(self.levels))
-            rates = (self.noise.rate,)
-            found.append(Prefixes((bins,), rates, self.honest, most, self.noise.batch))
-        return tuple(found)
+        of, rounds = (self.honest, self._privacy), len(self.levels)
+        return tuple(
+            Prefixes.of_plan(self.noise, (self.bins(level),), *of, releases=rounds)
+            for level in range(rounds)
+        )
 
     @property
     def parts(self) -> tuple[Prefixes, ...]:
@@ -255,11 +253,7 @@ class HeavyHitters(Protocol[Search], CountsTask):
                 for t, law in zip(thresholds, laws, strict=True)
             )
 
-        low, high = 0, max(thresholds)
-        while low < high:
-            middle = (low + high) // 2
-            low, high = (low, middle) if misses(middle) <= self.missed else (middle + 1, high)
-        return low
+        return first(lambda count: misses(count) <= self.missed, 0, max(thresholds))
 
     def init(self) -> Search:
         return Search()

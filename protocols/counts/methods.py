@@ -39,7 +39,8 @@ class AskedCounts:
     def offers(self, method: str) -> Iterator[Counting]:
         """Randomizers of a method that keep the promise."""
         if method == "pollution":
-            yield from map(self._polluting, self._one_sided())
+            for plan in self._one_sided():
+                yield Categories.of_plan(plan, (self.bins,), self.honest, self.privacy)
         elif method == "two-sided":
             yield from self._two_sided()
         elif method == "response":
@@ -63,18 +64,6 @@ class AskedCounts:
         if self.privacy.epsilon >= count_planner.LARGE:
             for part in count_planner.KEPT_BACK[1:]:
                 yield count_planner.pollution(self.privacy, kept_back=part)
-
-    def _polluting(self, plan: count_planner.OneSided) -> Categories:
-        # One user's share in all bins together: that is what the cap cuts.
-        law = plan.law(self.bins / self.honest)
-        return Categories(
-            (self.bins,),
-            (plan.rate,),
-            self.honest,
-            capped(1, law, self.honest, self.privacy),
-            plan.batch,
-            plan.kept_back,
-        )
 
     def _two_sided(self) -> Iterator[TwoSided]:
         """Floods from the fewest messages on, as long as the budget allows."""

@@ -2,22 +2,27 @@
 
 import math
 from abc import abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
+from typing import Any, Self
 
 import numpy as np
 import scipy
 
+from protocols.counts.one_view import capped
 from protocols.counts.randomizer import MAX_BINS, Noisy, Words, central_range
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError, integer
 from shuffle_sim.privacy.bounds import cells
+from shuffle_sim.privacy.count_planner import OneSided
 from shuffle_sim.privacy.counts import PollutionEvent
 from shuffle_sim.privacy.events import PrivacyEvent
+from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.protocol.query import Query
 from shuffle_sim.sampling.exact import FRACTION, poisson
-from shuffle_sim.wire.messages import Alphabet, Messages, Tally
+from shuffle_sim.wire.messages import Messages, Tally
 
 
 @lru_cache(maxsize=256)
@@ -54,6 +59,26 @@ class Polluting(Noisy):
         integer("most", self.most, len(self.sizes) + 1, 2**24)
         self.event(self.planned, None)
 
+    @classmethod
+    def of_plan(
+        cls,
+        plan: OneSided,
+        sizes: tuple[int, ...],
+        honest: int,
+        privacy: Privacy,
+        *,
+        weights: tuple[float, ...] = (),
+        releases: int = 1,
+        **own: Any,
+    ) -> Self:
+        """With a plan's noise, set i with weights[i] times its rate, and a cap hardly ever met."""
+        weights = weights or (1.0,) * len(sizes)
+        # One user's share in all bins together: that is what the cap cuts.
+        shares = sum(size * weight for size, weight in zip(sizes, weights, strict=True))
+        most = capped(len(sizes), plan.law(shares / honest), honest, privacy, releases)
+        rates = tuple(plan.rate * weight for weight in weights)
+        return cls(sizes, rates, honest, most, plan.batch, plan.kept_back, **own)
+
     @abstractmethod
     def own(self, xs: Floats, rng: np.random.Generator) -> Words:
         """Places in each set, (users, sets); -1: none."""
@@ -67,11 +92,6 @@ class Polluting(Noisy):
         """Where each set begins, and where the last one ends."""
         # Python integers: sums of sets of 2^53 bins might not fit 64 bits.
         return [0, *np.cumsum(np.array(self.sizes, object)).tolist()]
-
-    @cached_property
-    def alphabet(self) -> Alphabet:
-        """One word for each bin."""
-        return Alphabet(1, self.bins)
 
     @property
     def own_most(self) -> int:
@@ -88,15 +108,8 @@ class Polluting(Noisy):
         return len(self.sizes) + self.each_rate * (self.batch + 1) / 2
 
     def event(self, users: int, query: Query | None) -> PrivacyEvent:
-        return PollutionEvent(
-            # Whoever comes beyond the plan only adds independent noise: post-processing.
-            honest=min(users, self.planned),
-            planned=self.planned,
-            rates=self.rates,
-            batch=self.batch,
-            kept_back=self.kept_back,
-            redrawn=min(1.0, self.planned * self.beyond),
-        )
+        noise, kept_back = self.shares(users), self.kept_back
+        return PollutionEvent(**noise, rates=self.rates, batch=self.batch, kept_back=kept_back)
 
     def randomize(self, x: Floats, rng: np.random.Generator) -> Messages:
         own = self.own(np.asarray(x, np.float64)[None], rng)[0]
@@ -123,14 +136,11 @@ class Polluting(Noisy):
         owners, sets = np.nonzero(there)
         return owners, own[there] + np.array(self.edges[:-1], np.int64)[sets]
 
-    def batches(self, users: int, rng: np.random.Generator) -> tuple[Words, Words, Words]:
-        found = []
+    def drawn(self, users: int, rng: np.random.Generator) -> Iterator[tuple[Words, Words, Words]]:
         for index, (first, size) in enumerate(zip(self.edges, self.sizes, strict=False)):
             count = poisson(self._number(index, users), rng)
             makers, places = (rng.integers(high, size=count) for high in (users, size))
-            found.append((makers, first + places, rng.integers(1, self.batch + 1, size=count)))
-        makers, words, sizes = (np.concatenate(each) for each in zip(*found, strict=True))
-        return makers, words, sizes
+            yield makers, first + places, rng.integers(1, self.batch + 1, size=count)
 
     def _number(self, index: int, users: int) -> int:
         """Mean number of batches of so many users in a set, in units of 2^-40; rounded up."""

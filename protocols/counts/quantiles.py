@@ -9,7 +9,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from protocols.counts.one_view import OneView, View, capped
+from protocols.counts.one_view import OneView, View
 from protocols.counts.trees import Nodes, Shape
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError, integer, real
@@ -176,15 +176,11 @@ class Quantiles(OneView[Nodes]):
         integer("fans", shape.leaves, 2, _MOST_LEAVES)
         weights = (1.0,) * len(shape.fans)
         plan = count_planner.one_sided(privacy, objective, weights=weights)
-        # One user's share in the nodes of all levels: that is what the cap cuts.
-        law = plan.law(sum(shape.nodes) / honest)
-        most = capped(len(shape.fans), law, honest, privacy)
-        rates = (plan.rate,) * len(shape.fans)
         return cls(
             n=n,
             low=span[0],
             high=span[1],
-            randomizer=Nodes(shape.nodes, rates, honest, most, plan.batch),
+            randomizer=Nodes.of_plan(plan, shape.nodes, honest, privacy),
             fans=shape.fans,
             delta=privacy.delta,
             honest_fraction=honest_fraction,

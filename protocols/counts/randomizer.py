@@ -2,7 +2,9 @@
 
 import math
 from abc import abstractmethod
-from typing import ClassVar
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +13,7 @@ from shuffle_sim.arrays import Floats, Values, dense
 from shuffle_sim.privacy.events import PrivacyEvent
 from shuffle_sim.protocol.query import Query
 from shuffle_sim.protocol.randomizer import Randomizer
-from shuffle_sim.wire.messages import Messages, Tally
+from shuffle_sim.wire.messages import Alphabet, Messages, Tally
 
 Words = NDArray[np.int64]
 MAX_BINS = 2**53
@@ -25,10 +27,17 @@ class Counting(Randomizer):
     independent: ClassVar[bool] = True
     """Whether bins' errors are independent: then they hold together at no price."""
 
+    categories: int
+
     @property
-    @abstractmethod
     def bins(self) -> int:
         """How many there are."""
+        return self.categories
+
+    @cached_property
+    def alphabet(self) -> Alphabet:
+        """A word for each bin."""
+        return Alphabet(1, self.bins)
 
     def admit(self, values: Values) -> tuple[Values, int]:
         """Numbers of bins, and -1 for what is none."""
@@ -77,6 +86,7 @@ class Noisy(Counting):
     """Own words, and noise in batches: `most` messages of a user at most, noise beyond again."""
 
     view: ClassVar[str] = "counts"
+    planned: int
     most: int
 
     @property
@@ -89,8 +99,22 @@ class Noisy(Counting):
         """Own messages: users and words."""
 
     @abstractmethod
+    def drawn(self, users: int, rng: np.random.Generator) -> Iterator[tuple[Words, Words, Words]]:
+        """Batches of so many users, kind by kind: makers, words and sizes.
+
+        Poisson numbers are spread independently.
+        """
+
     def batches(self, users: int, rng: np.random.Generator) -> tuple[Words, Words, Words]:
-        """Of so many users: makers, words and sizes; Poisson numbers are spread independently."""
+        """Of all kinds."""
+        makers, words, sizes = map(np.concatenate, zip(*self.drawn(users, rng), strict=True))
+        return makers, words, sizes
+
+    def shares(self, users: int) -> dict[str, Any]:
+        """What every event of noise in shares states."""
+        # Whoever comes beyond the plan only adds independent noise: post-processing.
+        honest, redrawn = min(users, self.planned), min(1.0, self.planned * self.beyond)
+        return {"honest": honest, "planned": self.planned, "redrawn": redrawn}
 
     @property
     @abstractmethod

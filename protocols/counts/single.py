@@ -36,12 +36,7 @@ class _Bernoulli(Counting):
     """A count is Bin(in the bin, `kept`) + Bin(not in it, `lied`)."""
 
     independent: ClassVar[bool] = False
-    categories: int
     epsilon0: float
-
-    @property
-    def bins(self) -> int:
-        return self.categories
 
     @property
     def per_label(self) -> int:
@@ -113,11 +108,6 @@ class Response(Obliged, _Bernoulli):
     def __post_init__(self) -> None:
         integer("categories", self.categories, 2, 2**53)
         real("epsilon0", self.epsilon0, 0.0, MAX_EPSILON0)
-
-    @cached_property
-    def alphabet(self) -> Alphabet:
-        """A word for each category."""
-        return Alphabet(1, self.categories)
 
     @property
     def kept(self) -> float:
@@ -224,15 +214,6 @@ class FixedBlanket(Obliged):
     def __post_init__(self) -> None:
         integer("categories", self.categories, 2, 2**53)
         integer("each", self.each, 1, 2**20)
-
-    @property
-    def bins(self) -> int:
-        return self.categories
-
-    @cached_property
-    def alphabet(self) -> Alphabet:
-        """A word for each category."""
-        return Alphabet(1, self.categories)
 
     @property
     def per_label(self) -> int:

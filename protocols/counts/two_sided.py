@@ -1,6 +1,7 @@
 """Messages for and against every bin: nearly the discrete Laplace noise of a trusted curator."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -48,10 +49,6 @@ class TwoSided(Noisy):
         integer("most", self.most, 2, 2**24)
         self.event(self.planned, None)
 
-    @property
-    def bins(self) -> int:
-        return self.categories
-
     @cached_property
     def alphabet(self) -> Alphabet:
         """Two words for each bin."""
@@ -71,13 +68,7 @@ class TwoSided(Noisy):
 
     def event(self, users: int, query: Query | None) -> PrivacyEvent:
         return TwoSidedEvent(
-            # Whoever comes beyond the plan only adds independent noise: post-processing.
-            honest=min(users, self.planned),
-            planned=self.planned,
-            decay=self.decay,
-            rate=self.rate,
-            batch=self.batch,
-            redrawn=min(1.0, self.planned * self.beyond),
+            **self.shares(users), decay=self.decay, rate=self.rate, batch=self.batch
         )
 
     def randomize(self, x: Floats, rng: np.random.Generator) -> Messages:
@@ -109,8 +100,7 @@ class TwoSided(Noisy):
         owners = np.flatnonzero(values >= 0)
         return owners, 2 * values[owners].astype(np.int64)
 
-    def batches(self, users: int, rng: np.random.Generator) -> tuple[Words, Words, Words]:
-        found = []
+    def drawn(self, users: int, rng: np.random.Generator) -> Iterator[tuple[Words, Words, Words]]:
         for sides, number in self._numbers(users):
             count = poisson(number, rng)
             makers, places = (rng.integers(high, size=count) for high in (users, self.categories))
@@ -119,9 +109,8 @@ class TwoSided(Noisy):
                 if len(sides) == 2
                 else log_series(-math.log(self.decay), count, rng)
             )
-            found += [(makers, 2 * places + side, sizes) for side in sides]
-        makers, words, sizes = (np.concatenate(each) for each in zip(*found, strict=True))
-        return makers, words, sizes
+            for side in sides:
+                yield makers, 2 * places + side, sizes
 
     def count_pmf(self, x: Floats, label: int) -> Floats:
         # rho^reach is e^-46: no more is left out.

@@ -8,7 +8,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from protocols.sums.encoding import Box, Rounding, round_at_random
+from protocols.sums.encoding import Box, Rounding, round_at_random, rounded_law
 from shuffle_sim.arrays import Floats, Scaled, Values, dense
 from shuffle_sim.errors import integer, real
 from shuffle_sim.privacy.events import BinomialSumEvent
@@ -182,13 +182,8 @@ class BinomialRandomizer(Rounding):
         scaled = float(
             np.clip((np.atleast_1d(x)[label] - self.lower) * self.g / self.width, 0.0, self.g)
         )
-        # At the upper end the last step, all of whose mass is at its top.
-        floor = min(int(scaled), self.g - 1)
         noise = scipy.stats.binom.pmf(np.arange(self.b + 1), self.b, self.p)
-        pmf = np.zeros(self.g + self.b + 1)
-        pmf[floor : floor + self.b + 1] += (1 - (scaled - floor)) * noise
-        pmf[floor + 1 : floor + self.b + 2] += (scaled - floor) * noise
-        return pmf
+        return rounded_law(scaled, self.g, noise)
 
     def total_law(self, sums: NDArray[np.int64], users: int) -> tuple[NDArray[np.int64], Floats]:
         """The noise alone, Bin(users b, p), within 12 standard deviations."""

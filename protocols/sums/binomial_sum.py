@@ -20,6 +20,7 @@ class BinomialSum(PlannedSum):
     """
 
     family, encoding, paper_cost = "binomial", "unary", "section 3.1"
+    own = "g", "b", "p"
     choose = staticmethod(choose_binomial)
     theorem: ClassVar[str]
     randomizer: BinomialRandomizer
@@ -33,10 +34,6 @@ class BinomialSum(PlannedSum):
     def settings(cls, n: int, d: int, privacy: Privacy) -> Iterable[SumSetting]:
         yield from super().settings(n, d, privacy)
         yield SumSetting(cls.theorem, partial(cls.paper, **cls.size(n, d, privacy)), paper=True)
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        return {"g": self.g, "b": self.b, "p": self.p}
 
     @property
     def bits(self) -> int:

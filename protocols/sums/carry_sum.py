@@ -15,6 +15,7 @@ class _CarrySum(PlannedSum):
     """A sum by a `CarryRandomizer`."""
 
     family, encoding = "carries", "carry"
+    own = "g", "r", "b", "levels"
     choose = staticmethod(choose_carries)
     randomizer: CarryRandomizer
 
@@ -27,9 +28,7 @@ class _CarrySum(PlannedSum):
 
     @property
     def parameters(self) -> dict[str, Any]:
-        made = self.randomizer
-        own = {"g": self.g, "r": self.r, "b": self.b, "levels": self.levels}
-        return own | turned(made.rotation, made.span)
+        return super().parameters | turned(self.randomizer.rotation, self.randomizer.span)
 
     @property
     def bits(self) -> int:

@@ -160,6 +160,16 @@ class Rounding(SumRandomizer):
         return sums
 
 
+def rounded_law(scaled: float, steps: int, noise: Floats) -> Floats:
+    """Law of a number in [0, steps], rounded at random, plus noise from 0 on."""
+    # At the upper end the last step, all of whose mass is at its top.
+    floor = min(int(scaled), steps - 1)
+    pmf = np.zeros(steps + noise.size)
+    pmf[floor : floor + noise.size] += (1 - (scaled - floor)) * noise
+    pmf[floor + 1 : floor + 1 + noise.size] += (scaled - floor) * noise
+    return pmf
+
+
 def round_at_random(scaled: Floats, steps: int, rng: np.random.Generator) -> NDArray[np.int64]:
     """Values in steps, rounded down or up at random so that the mean is right; in [0, steps]."""
     scaled = np.clip(scaled, 0.0, steps)

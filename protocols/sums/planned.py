@@ -22,11 +22,13 @@ class PlannedSum(OneRoundSum):
 
     Attributes:
         encoding: how its numbers become messages; a scalar and a vector sum share it.
+        own: names of the randomizer's parameters that its plan chooses.
         usual_ratio: of the noise over the central Gaussian's, where commands are given none.
         shown: wishes at which comparisons show it: an option, its values, and over whose noise.
     """
 
     encoding: ClassVar[str]
+    own: ClassVar[tuple[str, ...]] = ()
     usual_ratio: ClassVar[float] = NOISE_RATIO
     shown: ClassVar[tuple[str, tuple[float, ...], str]] = "noise_ratio", RATIOS, "central"
     robust: ClassVar[bool] = True
@@ -62,9 +64,9 @@ class PlannedSum(OneRoundSum):
             yield SumSetting(f"{value:g} x {whose}", make)
 
     @property
-    @abstractmethod
     def parameters(self) -> dict[str, Any]:
         """Of the randomizer, by name."""
+        return {name: getattr(self.randomizer, name) for name in self.own}
 
     @property
     @abstractmethod

@@ -58,17 +58,12 @@ class RunningTotals(Protocol[Totals]):
         Raises:
             ParameterError: they are not of as many users, or more or fewer.
         """
-        self.n, self.rounds, self.sums, self._delta = (
-            integer("n", n),
-            integer("rounds", rounds),
-            sums,
-            delta,
-        )
+        self.n, self.rounds = integer("n", n), integer("rounds", rounds)
+        self.sums, self._delta = sums, delta
         # Theorem (running totals), 2: a datum is in one sum
         # of each size, floor(log2 days) + 1 in all.
         asked = [n << level for level in range(rounds.bit_length())]
-        if [each.users for each in sums] != asked:
-            given = [each.users for each in sums]
+        if (given := [each.users for each in sums]) != asked:
             raise ParameterError("sums", given, f"of {asked} users")
         self.honest_fraction = sums[0].honest_fraction
 

@@ -9,7 +9,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from protocols.sums.encoding import MAGNITUDES, Box, Rounding, round_at_random
+from protocols.sums.encoding import MAGNITUDES, Box, Rounding, round_at_random, rounded_law
 from protocols.sums.one_round import OneRoundSum, SumSetting
 from shuffle_sim.arrays import Floats, Values, dense
 from shuffle_sim.errors import ParameterError, integer, real
@@ -102,10 +102,8 @@ class SingleMessageRandomizer(Rounding):
     def count_pmf(self, x: Floats, label: int) -> Floats:
         """Exact law of the message on `x`: rounded, or with probability gamma uniform."""
         scaled = float(np.clip(np.atleast_1d(x)[0] * self.steps / self.width, 0.0, self.steps))
-        floor = min(int(scaled), self.steps - 1)
-        pmf = np.full(self.steps + 1, self.gamma / (self.steps + 1))
-        pmf[floor : floor + 2] += (1 - self.gamma) * np.array([floor + 1 - scaled, scaled - floor])
-        return pmf
+        kept = rounded_law(scaled, self.steps, np.ones(1))
+        return np.asarray((1 - self.gamma) * kept + self.gamma / (self.steps + 1))
 
     def manipulation(self, attackers: int, reports: int) -> float:
         """The largest symbol: each moves the sum by width (1 - gamma/2)/(1 - gamma)."""
@@ -222,12 +220,9 @@ def _steps(gamma_at: Callable[[int], float], n: int, upper: float, given: int | 
         return integer("steps", given, 1, _MAX_STEPS)
 
     def variance(k: int) -> float:
-        gamma = gamma_at(k)
-        return (
-            float(SingleMessageRandomizer(k, gamma, upper).variance(n)[0])
-            if gamma < 1
-            else math.inf
-        )
+        if (gamma := gamma_at(k)) >= 1:
+            return math.inf
+        return float(SingleMessageRandomizer(k, gamma, upper).variance(n)[0])
 
     if variance(1) == math.inf:
         raise ParameterError(
@@ -237,19 +232,11 @@ def _steps(gamma_at: Callable[[int], float], n: int, upper: float, given: int | 
     # The variance falls, then rises: a doubling that does not help has passed the least.
     while high < _MAX_STEPS and variance(high) < variance(high // 2):
         high *= 2
-    return (
-        min(range(max(1, high // 4), high + 1), key=variance)
-        if high <= 16
-        else _section(variance, high // 4, high)
-    )
-
-
-def _section(function: Callable[[int], float], low: int, high: int) -> int:
-    """The minimum of a function over integers that falls, then rises."""
-    while high - low > 3:
+    low, few = max(1, high // 4), 12 if high <= 16 else 3
+    while high - low > few:
         third = (high - low) // 3
-        if function(low + third) <= function(high - third):
+        if variance(low + third) <= variance(high - third):
             high -= third
         else:
             low += third
-    return min(range(low, high + 1), key=function)
+    return min(range(low, high + 1), key=variance)

@@ -1,7 +1,5 @@
 """Sums of long vectors from far fewer bits than coordinates (docs/theory/buckets.md)."""
 
-from typing import Any
-
 from protocols.sums.buckets import BucketRandomizer
 from protocols.sums.planned import PlannedVectorSum
 from shuffle_sim.privacy.bounds.clipping import clipping_loss
@@ -25,6 +23,7 @@ class SparseVectorSum(PlannedVectorSum):
     family, encoding, usual_ratio = "buckets", "buckets", 5.0
     shown = "noise_ratio", (1.5, 2.0, 3.0, 5.0, 10.0), "central"
     usual_rotation = ROTATION
+    own = "bucket", "a", "rotation", "span"
     choose = staticmethod(choose_buckets)
     randomizer: BucketRandomizer
 
@@ -45,12 +44,6 @@ class SparseVectorSum(PlannedVectorSum):
         clip = clip_of(d, rotation, span)
         randomizer = BucketRandomizer(d, bucket, a, norm_bound, clip, rotation)
         super().__init__(n, randomizer, delta, honest_fraction)
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        made = self.randomizer
-        own = {"bucket": made.bucket, "a": made.a}
-        return own | {"rotation": made.rotation, "span": made.span}
 
     @property
     def bits(self) -> float:

@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.sums.encoding import Box, Rounding, round_at_random
+from protocols.sums.encoding import Box, Rounding, round_at_random, rounded_law
 from shuffle_sim.arrays import Floats, Values, dense
 from shuffle_sim.errors import ParameterError, integer
 from shuffle_sim.privacy.bounds import laplace
@@ -107,13 +107,10 @@ class SplitMixRandomizer(Rounding):
                 exact.negative_binomial(users, self.planned, rate, size, rng) for _ in range(2)
             )
             return np.asarray((first - second).reshape(shape))
-        success = -math.expm1(
-            -self.rate
-        )  # numpy asks for the probability of the outcome that ends the count
-        law = users / self.planned, success
-        noise: NDArray[np.int64] = rng.negative_binomial(*law, shape) - rng.negative_binomial(
-            *law, shape
-        )
+        # numpy asks for the probability of the outcome that ends the count.
+        law = users / self.planned, -math.expm1(-self.rate)
+        noise: NDArray[np.int64] = rng.negative_binomial(*law, shape)
+        noise -= rng.negative_binomial(*law, shape)
         return noise
 
     def randomize(self, x: Floats, rng: np.random.Generator) -> Messages:
@@ -150,9 +147,8 @@ class SplitMixRandomizer(Rounding):
     def estimate(self, tally: Tally) -> Floats:
         """(width/k) z + R lower, z the sum modulo q as the number nearest to [0, R k]."""
         span = tally.reports * self.steps
-        below = (
-            self.modulus - span
-        ) // 2  # as much room for negative noise below 0 as above the largest sum
+        # As much room for negative noise below 0 as above the largest sum.
+        below = (self.modulus - span) // 2
         steps = (tally.sums + below) % self.modulus - below
         return np.asarray(
             (self.width / self.steps) * steps + tally.reports * self.lower, np.float64
@@ -181,20 +177,17 @@ class SplitMixRandomizer(Rounding):
     def count_pmf(self, x: Floats, label: int) -> Floats:
         """Exact law of `count_index` of one report on `x`: rounding, and a share of noise."""
         scaled = float(np.clip(self._scaled(np.atleast_1d(x)[None])[0, label], 0.0, self.steps))
-        # At the upper end the last step, all of whose mass is at its top.
-        floor = min(int(scaled), self.steps - 1)
-        half = laplace.pmf(1 / self.planned, self.rate, self._reach)
+        return rounded_law(scaled, self.steps, self._noise_law(1))
+
+    def _noise_law(self, users: int) -> Floats:
+        """Of the shares of so many users, from -_reach on."""
+        half = laplace.pmf(users / self.planned, self.rate, self._reach)
         # The law is symmetric: mirrored, without its middle twice.
-        noise = np.concatenate([half[:0:-1], half])
-        pmf = np.zeros(self.steps + len(noise))
-        pmf[floor : floor + len(noise)] += (1 - (scaled - floor)) * noise
-        pmf[floor + 1 : floor + 1 + len(noise)] += (scaled - floor) * noise
-        return pmf
+        return np.concatenate([half[:0:-1], half])
 
     def total_law(self, sums: NDArray[np.int64], users: int) -> tuple[NDArray[np.int64], Floats]:
         """The noise alone, of shape users/planned."""
-        half = laplace.pmf(users / self.planned, self.rate, self._reach)
-        return self.count_index(sums, 1), np.concatenate([half[:0:-1], half])
+        return self.count_index(sums, 1), self._noise_law(users)
 
     def manipulation(self, attackers: int, reports: int) -> float:
         # From either end of the honest users' sums to the far end of the window of `estimate`.

@@ -84,10 +84,8 @@ class _SplitAndMix(OneRoundSum):
         )
         # Least: rounding has n/4, and noise 2/rate^2 = 2 k^2/reach^2 of variance in steps; most:
         # the accountant reads no rate below MIN_RATE.
-        least, most = (
-            max(1, math.ceil(reach * math.sqrt(n / (8 * rounding)))),
-            math.floor(reach / MIN_RATE - math.sqrt(d)),
-        )
+        least = max(1, math.ceil(reach * math.sqrt(n / (8 * rounding))))
+        most = math.floor(reach / MIN_RATE - math.sqrt(d))
         # The modulus holds the sum and the noise on both sides of it, but for probability 2^-s in a
         # coordinate. What rounding adds to a vector widens the noise, in steps most at `least`.
         wider = 1 + math.sqrt(d) * (d > 1) / least

@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any
 
 from shuffle_sim.errors import ParameterError, integer, real
-from shuffle_sim.privacy.accountant import ShuffleAccountant
 from shuffle_sim.privacy.bounds.binomial import first
 from shuffle_sim.privacy.events import BinomialSumEvent
 from shuffle_sim.privacy.planner import P, Plan, SumSpec, one_wish
@@ -66,10 +65,7 @@ def choose_binomial(
 
 
 def _plan(spec: SumSpec, g: int, b: int) -> BinomialPlan:
-    epsilon = (
-        ShuffleAccountant().compose(spec.event(g, b), spec.rounds).get_epsilon(spec.privacy.delta)
-    )
-    return BinomialPlan(spec, spec.noise_ratio(g, b), epsilon, g, b)
+    return BinomialPlan(spec, spec.noise_ratio(g, b), math.inf, g, b).proven()
 
 
 def fewest_bits(spec: SumSpec, noise_ratio: float) -> BinomialPlan:
@@ -99,13 +95,10 @@ def fewest_bits(spec: SumSpec, noise_ratio: float) -> BinomialPlan:
         return spec.private(steps(b), b)
 
     # Both lines together give b >= 1/room.
-    least_b, most = (
-        max(1, math.floor(0.98 / room)),
-        min(_MAX_B, 2**53 // spec.honest),
-    )  # trials are counted exactly
-    refusal = ParameterError(
-        "noise_ratio", noise_ratio, f"larger: not reached within {most:,} bits"
-    )
+    # Trials are counted exactly.
+    least_b, most = max(1, math.floor(0.98 / room)), min(_MAX_B, 2**53 // spec.honest)
+    allowed = f"larger: not reached within {most:,} bits"
+    refusal = ParameterError("noise_ratio", noise_ratio, allowed)
     if least_b + _SCAN > most:
         raise refusal
     tried = range(least_b, least_b + (_SCAN if least_b < _MANY else 1))

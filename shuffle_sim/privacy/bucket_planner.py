@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from shuffle_sim.errors import ParameterError, positive
-from shuffle_sim.privacy.accountant import ShuffleAccountant
 from shuffle_sim.privacy.bounds import buckets
 from shuffle_sim.privacy.bucket_sum import BucketSumEvent
 from shuffle_sim.privacy.planner import Plan, SumSpec, one_wish
@@ -100,9 +99,7 @@ def _best(spec: SumSpec, size: int) -> BucketPlan | None:
     if best is None:
         return None
     _, a, span = best
-    accountant = ShuffleAccountant().compose(_event(spec, size, a, span), spec.rounds)
-    epsilon = accountant.get_epsilon(spec.privacy.delta)
-    return BucketPlan(spec, _noise(spec, size, a, span), epsilon, size, a, span)
+    return BucketPlan(spec, _noise(spec, size, a, span), math.inf, size, a, span).proven()
 
 
 def _sizes(spec: SumSpec) -> Iterator[int]:

@@ -119,11 +119,7 @@ class _Search:
 
     def plan(self, g: float, r: int, b: int, levels: int) -> CarryPlan:
         """With what it costs and gives."""
-        spec = self.spec
-        event = CarrySumEvent(spec.honest, g, r, b, levels, spec.sent, spec.clip)
-        accountant = ShuffleAccountant().compose(event, spec.rounds)
-        epsilon = accountant.get_epsilon(spec.privacy.delta)
-        return CarryPlan(spec, self.ratio(g, r, b), epsilon, g, r, b, levels)
+        return CarryPlan(self.spec, self.ratio(g, r, b), math.inf, g, r, b, levels).proven()
 
 
 def choose_carries(

@@ -3,6 +3,7 @@
 import math
 from abc import abstractmethod
 from collections.abc import Callable
+from functools import partial
 from typing import ClassVar
 
 from shuffle_sim.privacy.bounds import gamma, objective
@@ -19,7 +20,7 @@ from shuffle_sim.privacy.events import (
     PureObjectiveEvent,
     RangeEvent,
 )
-from shuffle_sim.privacy.theorems import EventT, Releases, Theorem
+from shuffle_sim.privacy.theorems import EventT, Releases, Theorem, alone
 
 
 class GaussianTheorem(Theorem[GaussianEvent]):
@@ -61,14 +62,12 @@ class ByCurve(Theorem[EventT]):
         """delta of one release."""
 
     def epsilon(self, events: Releases[EventT], delta: float) -> float:
-        ((event, count), *more) = events
         # The curve is of one release: for several it would have to be convolved.
-        one = self.exact(event, delta) if count == 1 and not more else math.inf
+        one = math.inf if (event := alone(events)) is None else self.exact(event, delta)
         return min(one, super().epsilon(events, delta))
 
     def delta(self, events: Releases[EventT], epsilon: float) -> float:
-        ((event, count), *more) = events
-        one = self.curve(event, epsilon) if count == 1 and not more else 1.0
+        one = 1.0 if (event := alone(events)) is None else self.curve(event, epsilon)
         return min(one, super().delta(events, epsilon))
 
 
@@ -83,11 +82,9 @@ class Gamma(ByCurve[GammaEvent]):
         return event.rate
 
     def exact(self, event: GammaEvent, delta: float) -> float:
-        """Of a shift of norm 1."""
         return gamma.epsilon(delta, event.rate, event.coordinates)
 
     def curve(self, event: GammaEvent, epsilon: float) -> float:
-        """Of a shift of norm 1."""
         return gamma.delta(epsilon, event.rate, event.coordinates)
 
 
@@ -123,17 +120,15 @@ class ObjectiveTheorem(Theorem[ObjectiveEvent]):
     def epsilon(self, events: Releases[ObjectiveEvent], delta: float) -> float:
         if not delta:
             return math.inf
-        ((event, count), *more) = events
-        if count == 1 and not more:
-            return least_epsilon(lambda epsilon: self._one(event, epsilon), delta)
+        if (event := alone(events)) is not None:
+            return least_epsilon(partial(self._one, event), delta)
         # Half of delta for the steps' own, half for composing them; any split is valid.
         each = delta / (2 * sum(times for _, times in events))
         steps = [(self.epsilon(((event, 1),), each), each, times) for event, times in events]
         return Parts(tuple(steps)).epsilon(delta)
 
     def delta(self, events: Releases[ObjectiveEvent], epsilon: float) -> float:
-        ((event, count), *more) = events
-        if count == 1 and not more:
+        if (event := alone(events)) is not None:
             return self._one(event, epsilon)
         return least_delta(lambda delta: self.epsilon(events, delta), epsilon)
 

@@ -104,10 +104,8 @@ def _binomial_pld(event: BinomialSumEvent, interval: float) -> Any:
     j = np.arange(max(0, math.floor(m * p - reach)), min(m, math.ceil(m * p + reach)) + 1)
     # The mass of one count is the ratio of neighbouring tails' difference: taken from the smaller
     # tail, it is accurate.
-    below, above = (
-        lower_tail(j, m, p) - lower_tail(j - 1, m, p),
-        upper_tail(j, m, p) - upper_tail(j + 1, m, p),
-    )
+    below = lower_tail(j, m, p) - lower_tail(j - 1, m, p)
+    above = upper_tail(j, m, p) - upper_tail(j + 1, m, p)
     mass = np.where(j < m * p, below, above)
     forward, forward_revealed = _losses(
         mass, np.log(mass[shift:] / mass[:-shift]), slice(shift, None), interval

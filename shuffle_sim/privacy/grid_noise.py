@@ -28,7 +28,7 @@ from shuffle_sim.privacy.events import BinomialEvent
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.mechanisms import Noise, Norm, checked
 from shuffle_sim.privacy.sum_theorems import Dominated, rounds_of, units_of
-from shuffle_sim.privacy.theorems import Releases
+from shuffle_sim.privacy.theorems import Releases, alone
 
 LEAST_STEPS = 64
 """Grid steps in a sensitivity, at least: rounding then costs less than 0.2 % of the noise."""
@@ -81,9 +81,8 @@ class BinomialShift(Dominated[BinomialShiftEvent]):
         found = []
         for nu in nus_near(delta, units_of(events)):
             found.append(epsilon_many_rounds(delta, rounds_of(events, nu), nu))
-            if self._alone(events) and delta > nu * units_of(events):
-                one = partial(self._delta, events, nu=nu)
-                found.append(least_epsilon(one, delta))
+            if alone(events) and delta > nu * units_of(events):
+                found.append(least_epsilon(partial(self._delta, events, nu=nu), delta))
         return min(found)
 
     def delta(self, events: Releases[BinomialShiftEvent], epsilon: float) -> float:
@@ -92,14 +91,10 @@ class BinomialShift(Dominated[BinomialShiftEvent]):
     def _delta(self, events: Releases[BinomialShiftEvent], epsilon: float, nu: float) -> float:
         """One round alone has the better bound."""
         rounds = rounds_of(events, nu)
-        if self._alone(events):
+        if alone(events):
             sigma, shift, d, _ = rounds[0]
             return delta_one_round(epsilon, sigma, shift, d, nu)
         return delta_many_rounds(epsilon, rounds, nu)
-
-    @staticmethod
-    def _alone(events: Releases[BinomialShiftEvent]) -> bool:
-        return sum(count for _, count in events) == 1
 
 
 @dataclass(frozen=True)

@@ -268,6 +268,6 @@ def _finished(spec: SumSpec, digits: Digits, noise: FloodNoise) -> LaplacePlan |
         plan = LaplacePlan(spec, ratio, epsilon, digits, noise, cap)
         accountant = ShuffleAccountant().compose(plan.event, spec.rounds)
         if accountant.get_delta(epsilon) <= delta:
-            return replace(plan, epsilon=accountant.get_epsilon(delta))
+            return plan.proven()
         noise = replace(noise, flood=noise.flood * 1.01, pairs=noise.pairs * 1.01)
     return None

@@ -2,12 +2,13 @@
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 from shuffle_sim.errors import ParameterError, integer, real
 from shuffle_sim.notebook import html_table
+from shuffle_sim.privacy.accountant import ShuffleAccountant
 from shuffle_sim.privacy.bounds import binomial, central, gaussian
 from shuffle_sim.privacy.bounds.clipping import clipping_loss, padded
 from shuffle_sim.privacy.bounds.domination import (
@@ -24,10 +25,8 @@ from shuffle_sim.privacy.guarantee import Privacy
 SPAN = 3.5
 """Default bound of a rotated coordinate, in norm bounds over the root of their number."""
 P = 0.5  # the best choice, and always available
-_EPSILONS = (
-    1e-4,
-    64.0,
-)  # below, the parameters leave exact arithmetic; above, nothing is protected
+# Below, the parameters leave exact arithmetic; above, nothing is protected.
+_EPSILONS = 1e-4, 64.0
 
 
 def honest_users(honest_fraction: float, n: int) -> int:
@@ -161,9 +160,8 @@ class SumSpec:
                 return False  # so is most of what a search looks at
             return binomial.epsilon(trials, P, g, wanted[1]) <= wanted[0]
         v = binomial.variance(trials, P)
-        if v < MIN_VARIANCE or not self._enough(
-            math.sqrt(v), g
-        ):  # no sigma* is above the noise's own sigma
+        # No sigma* is above the noise's own sigma.
+        if v < MIN_VARIANCE or not self._enough(math.sqrt(v), g):
             return False
         return self._enough(dominating_sigma(trials, P, g, self._nu), g)
 
@@ -211,6 +209,11 @@ class Plan(ABC):
     @abstractmethod
     def bits(self) -> float:
         """Bits per user, coordinate that is sent and round."""
+
+    def proven(self) -> Self:
+        """With the epsilon that the accountant finds at the spec's delta."""
+        spent = ShuffleAccountant().compose(self.event, self.spec.rounds)
+        return replace(self, epsilon=spent.get_epsilon(self.spec.privacy.delta))
 
     @property
     def report_bits(self) -> int:

@@ -16,7 +16,7 @@ from shuffle_sim.privacy.bounds.rounding import (
 )
 from shuffle_sim.privacy.composition import least_epsilon
 from shuffle_sim.privacy.events import BinomialEvent, BinomialSumEvent, BlanketEvent, SplitMixEvent
-from shuffle_sim.privacy.theorems import Releases, Theorem
+from shuffle_sim.privacy.theorems import Releases, Theorem, alone
 
 EXACT = "exact two-sided binomial accounting (docs: theory, Scalar sum)"
 ONE_ROUND = (
@@ -105,14 +105,15 @@ def _rule(events: _Sums, nu: float) -> str:
         return EXACT
     if not all(event.round(nu)[0] > 0 for event, _ in events):
         return BASIC
-    return ONE_ROUND if len(events) == 1 and events[0][1] == 1 else MANY_ROUNDS
+    return ONE_ROUND if alone(events) else MANY_ROUNDS
 
 
 def _few_coins(events: _Sums) -> tuple[int, float, int, int] | None:
     """(m, p, g, d) of the only round there is, if `renyi` says something about it."""
-    ((event, count), *more) = events
+    if (event := alone(events)) is None:
+        return None
     shape = (event.trials, event.p, event.steps, event.coordinates)
-    return shape if not more and count == 1 and renyi.applies(*shape) else None
+    return shape if renyi.applies(*shape) else None
 
 
 @lru_cache(maxsize=4096)

@@ -124,6 +124,12 @@ class Theorem(ABC, Generic[EventT]):
         return [*found, Parts((), mu, given_up)]
 
 
+def alone(events: Releases[EventT]) -> EventT | None:
+    """The event, if there is one release only."""
+    ((event, count), *more) = events
+    return event if count == 1 and not more else None
+
+
 class ByParts(Theorem[EventT]):
     """Releases whose parts are known as they are: no share of delta helps."""
 

@@ -46,10 +46,8 @@ def delta_gdp(epsilon: Real, mu: Real) -> Real:
 
 def mu_of(epsilon: float, delta: float) -> float:
     """The largest mu whose Gaussian pair is (epsilon, delta)-indistinguishable, to 1e-12 below."""
-    epsilon, delta = (
-        real("epsilon", epsilon, 0.0, math.inf, closed=(True, False)),
-        real("delta", delta, 0, 1, closed=(False, False)),
-    )
+    epsilon = real("epsilon", epsilon, 0.0, math.inf, closed=(True, False))
+    delta = real("delta", delta, 0, 1, closed=(False, False))
     high = 1.0
     while delta_gdp(epsilon, high) < delta:
         high *= 2

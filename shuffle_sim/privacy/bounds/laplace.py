@@ -158,10 +158,8 @@ def rho_zcdp(epsilon: float, delta_: float) -> float:
     target = math.log(real("delta", delta_, 0.0, 1.0, closed=(False, False)))
     # At the lower end the classical conversion is private, at the upper one the divergence alone is
     # not.
-    ends = (
-        math.log(min(epsilon / 2, epsilon**2 / (-16 * target))),
-        math.log(epsilon - 2 * target + 1),
-    )
+    low = math.log(min(epsilon / 2, epsilon**2 / (-16 * target)))
+    ends = low, math.log(epsilon - 2 * target + 1)
     root: float = scipy.optimize.brentq(
         lambda x: _log_delta_zcdp(math.exp(x), epsilon) - target, *ends, xtol=1e-13
     )

@@ -121,12 +121,7 @@ def multiplier_for(
         found = delta(epsilon_, math.exp(log), curvature, coupled)
         return math.log(max(found, 1e-300) / delta_)  # far above the root it vanishes
 
-    root: float = scipy.optimize.brentq(
-        excess,
-        math.log(low),
-        math.log(high),
-        xtol=1e-13,
-    )
+    root: float = scipy.optimize.brentq(excess, math.log(low), math.log(high), xtol=1e-13)
     found, more = math.exp(root), 1e-13
     while delta(epsilon_, found, curvature, coupled) > delta_:
         found, more = found * (1 + more), 2 * more
