@@ -188,17 +188,18 @@ def training(asked: AttackRequest) -> AttackFinding:
 
     def draw(axes: "Axes") -> tuple[str, str, str]:
         honest, *others = rows
+        marks = iter("osD^vPX*<>hd")  # the colour says the trust model
         for name in dict.fromkeys(row.attack for row in others):
             attacked = [row for row in others if row.attack == name]
             line = [honest, *sorted(attacked, key=lambda row: row.fraction)]
             fractions, errors = [row.fraction for row in line], [row.error for row in line]
             bars = [1.96 * row.spread for row in line]
-            axes.errorbar(fractions, errors, bars, fmt="o-", capsize=2, label=name)
-        axes.set_ylim(0, 1)
-        worst = max(rows, key=lambda row: row.error)
-        title = (
-            f"{worst.attack} is worst: error {worst.error:.2f}, without attack {honest.error:.2f}"
-        )
+            look: dict[str, Any] = {"capsize": 2, "color": Trust.SHUFFLE.colour, "mfc": "none"}
+            axes.errorbar(fractions, errors, bars, fmt=f"{next(marks, '.')}-", label=name, **look)
+        axes.set_ylim(bottom=0)
+        worst = max(others, key=lambda row: row.error)
+        title = f"{worst.attack} by {100 * worst.fraction:.3g} % of users: error {worst.error:.2f}"
+        title += f", without attack {honest.error:.2f}"
         return title, "fraction of attackers", "classification error, held out, 95 %"
 
     return AttackFinding("training", rows, note, table, draw)

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import asdict, dataclass
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from protocols.comparison.counts import TASKS, count_methods, shown, task_kinds
@@ -193,7 +194,7 @@ def _draw_task(summary: TaskReport) -> "Figure":
         f"{summary.task}: {title}{summary.n:,} users, domain {summary.domain:,}, ε = "
         f"{summary.epsilon:g}, δ = {summary.delta:g}",
         "bits per user",
-        "error",
+        fill(f"error: {_ERRORS.get(summary.task, 'what the task states')}", 50),
         columns=2,
     )
 

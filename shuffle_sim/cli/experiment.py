@@ -100,7 +100,8 @@ def run_command(
             lines += f"\nNext     {shlex.join([*page, '--out', str(made)])}"
         show.notes.print(lines, soft_wrap=True, markup=False)  # what can be pasted stays whole
     if failed:
-        raise ShuffleSimError(f"{failed} of {len(rows)} points failed; the others are kept")
+        kept = "; the others are kept" * (failed < len(rows))
+        raise ShuffleSimError(f"{failed} of {len(rows)} points failed{kept}")
 
 
 def list_command(store: StoreFile, output: show.Output) -> None:
@@ -227,7 +228,7 @@ def _show(rows: Sequence[Kept]) -> None:
     studies = ["study"] if len({each.study for each in groups}) > 1 else []
     if shown:
         show.print_table(
-            (*studies, *names, "repeats", *(name.replace("_", " ") for name in columns)),
+            (*studies, *(each.replace("_", " ") for each in (*names, "repeats", *columns))),
             (
                 (
                     *(each.study for _ in studies),

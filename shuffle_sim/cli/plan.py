@@ -318,9 +318,9 @@ def _moves(spec: SumSpec, chosen: PlanRow) -> str:
 def _draw(summary: PlanReport) -> "Figure":
     spec, chosen = summary.spec, summary.plan
     axes = show.new_axes(7, 4.5)
-    bits = [row.bits_per_user_and_coordinate for row in summary.curve]
-    ratios = [row.noise_ratio for row in summary.curve]
-    axes.plot(bits, ratios, "o-", color=Trust.SHUFFLE.colour, label="this simulator")
+    rows = (*summary.curve, chosen)
+    curve = sorted({(row.bits_per_user_and_coordinate, row.noise_ratio) for row in rows})
+    axes.plot(*zip(*curve, strict=True), "o-", color=Trust.SHUFFLE.colour, label="this simulator")
     axes.plot(
         [chosen.bits_per_user_and_coordinate],
         [chosen.noise_ratio],
@@ -329,7 +329,7 @@ def _draw(summary: PlanReport) -> "Figure":
         label=f"the plan: {show.number(chosen.bits_per_user_and_coordinate)} bits",
     )
     axes.axhline(1.0, color=Trust.CENTRAL.colour, ls="--", lw=1, label="central Gaussian")
-    if max(bits) > 30 * min(bits):
+    if curve[-1][0] > 8 * curve[0][0]:  # else one point would flatten the others
         axes.set_xscale("log")
     bits_of = show.number(chosen.bits_per_user_and_coordinate)
     local = f"local Gaussian: {show.number(Trust.LOCAL.noise(spec.n))} x the central noise"

@@ -71,7 +71,6 @@ FOOTER = (
     "Simulator's view: true values and scores come from the data without noise. Epsilon does not "
     "cover them."
 )
-_POWERS = 1e7  # from here on numbers are powers of ten
 
 
 def new_figure(width: float, height: float) -> "Figure":
@@ -93,21 +92,23 @@ def dress(axes: "Axes", title: str, across: str = "", up: str = "") -> None:
 
 
 def _separate(axis: "Axis") -> None:
-    """Numbers of an axis as in tables: thousands apart, powers of ten where some are large."""
-    from matplotlib.ticker import FuncFormatter, LogFormatter, LogLocator, ScalarFormatter
-    from numpy import format_float_scientific
+    """Numbers of an axis as in tables: thousands apart, powers of ten where one has 1e7."""
+    from matplotlib import ticker
+    from numpy import format_float_scientific, log10, ptp
 
     def shown(value: float, _: object = None) -> str:
         if abs(value) < 1000:
             return f"{value:.6g}"
-        if max(abs(value), *map(abs, axis.get_view_interval())) < _POWERS:
+        if max(abs(value), *map(abs, axis.get_view_interval())) < 1e7:
             return f"{value:,.0f}"
         return str(format_float_scientific(value, trim="-", exp_digits=1)).replace("+", "")
 
-    if axis.get_scale() == "log":
-        axis.set_major_locator(LogLocator(numticks=6))  # more would run into each other
-    if isinstance(axis.get_major_formatter(), LogFormatter | ScalarFormatter):  # not names
-        axis.set_major_formatter(FuncFormatter(shown))
+    if axis.get_scale() == "log":  # more numbers would run into each other
+        subs = (1, 2, 5) if ptp(log10(axis.get_view_interval())) < 2 else (1,)
+        axis.set_major_locator(ticker.LogLocator(subs=subs, numticks=6))
+        axis.set_minor_formatter(ticker.NullFormatter())  # it would write powers between them
+    if isinstance(axis.get_major_formatter(), ticker.LogFormatter | ticker.ScalarFormatter):
+        axis.set_major_formatter(ticker.FuncFormatter(shown))
 
 
 def new_axes(width: float, height: float) -> "Axes":

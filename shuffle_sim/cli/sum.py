@@ -296,10 +296,10 @@ def _print(summary: SumReport) -> None:
         show.print_fact("Unit", "the person: each counts once, with the mean of its records")
     show.print_privacy(summary.privacy, summary.warnings)
     show.print_bounds(summary.chosen_bounds)
-    and_bounds = ", and a histogram for the bounds" if summary.chosen_bounds else ""
     sent = len(columns) * (1 if summary.variance is None else 2)
-    made_of = f"{sent} x {summary.bits:,}{and_bounds}; "
-    made_of += show.encoded_as(summary.encoding, summary.parameters)
+    made_of = f"{sent} x {summary.bits:,}"
+    made_of += ", and a histogram for the bounds" * bool(summary.chosen_bounds)
+    made_of += "; " + show.encoded_as(summary.encoding, summary.parameters)
     show.print_costs(summary.bits_per_user, made_of, summary.costs, summary.reports)
     paper, ours = noise.paper, noise.standard_error_of_sum
     against = f"{show.number(ours)} against {show.number(noise.central)}"
@@ -320,31 +320,31 @@ def _draw(summary: SumReport) -> "Figure":
     """Private means beside the true ones, each in the units of its column."""
     half, columns = summary.half_range, summary.columns
     middle, reach = summary.lower + half, NORMAL_95 * summary.standard_error
-    shown = slice(0, show.MOST)
-    places = np.arange(len(columns))[shown]
+    alike = not np.ptp(half) and not np.ptp(middle)  # then one axis in units of the data
+    unit, zero = (half, middle) if not alike else (np.ones_like(half), np.zeros_like(half))
+    places = np.arange(min(len(columns), show.MOST))
     axes = show.new_axes(7, 1.7 + 0.22 * len(places))
     axes.errorbar(
-        ((summary.private - middle) / half)[shown],
+        ((summary.private - zero) / unit)[places],
         places,
-        xerr=(reach / half)[shown],
+        xerr=(reach / unit)[places],
         fmt="o",
         ms=4,
         color=Trust.SHUFFLE.colour,
         label="private, noise of 95 %" if summary.attacked else "private, 95 %",
     )
-    true = ((summary.true_clipped - middle) / half)[shown]
+    true = ((summary.true_clipped - zero) / unit)[places]
     axes.plot(true, places, show.TRUE, ms=9, label="true, clipped")
     each = zip(columns, map(show.number, summary.private), map(show.number, reach), strict=True)
-    axes.set_yticks(places, [f"{name}: {mean} ± {by}" for name, mean, by in each][shown])
-    axes.invert_yaxis()
+    axes.set_yticks(places, [f"{name}: {mean} ± {by}" for name, mean, by in each][: show.MOST])
+    axes.set_ylim(len(places) - 0.5, -0.5)
     part = show.number(100 * float(np.median(reach / (2 * half))))
-    found = f"within ±{part}\u00a0% of the range (median)"
-    if summary.attacked:
-        found = "under attack, no interval holds"
+    within = f"within ±{part}\u00a0% of the range (median)"
+    found = "under attack, no interval holds" if summary.attacked else within
     beyond = f"{len(columns) - show.MOST:,} more columns are in the table."
     return show.finish(
         axes,
         f"Means of {summary.people:,} people at ε = {summary.privacy.epsilon:.3g}: {found}",
-        "where in the public bounds (-1 to 1)",
+        "mean" if alike else "where in the public bounds (-1 to 1)",
         notes=[beyond] * (len(columns) > show.MOST),
     )

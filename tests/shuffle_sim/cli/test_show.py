@@ -1,9 +1,17 @@
-"""What commands show: a picture's footer can be read, and no name is cut."""
+"""What commands show: a picture's footer and axes can be read, and no name is cut."""
+
+import shlex
+from contextlib import nullcontext
 
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from typer.testing import CliRunner
 
-from shuffle_sim.cli.show import FOOTER, add_note, console, grid, new_figure
+from shuffle_sim.cli import show
+from shuffle_sim.cli.app import app
+from shuffle_sim.cli.show import FOOTER, add_note, console, dress, grid, new_figure
+from shuffle_sim.privacy.trust import Trust
 
 
 def boxes(figure):
@@ -52,3 +60,72 @@ def test_a_name_is_folded_not_cut():
     with console.capture() as caught:
         console.print(table, width=20)
     assert name in "".join(caught.get().replace("7", "").split())
+
+
+def test_a_short_logarithmic_axis_has_several_plain_numbers():
+    axes = new_figure(6, 4).subplots()
+    axes.plot([6, 58], [1, 2])
+    axes.set_xscale("log")
+    dress(axes, "found", "bits")
+    axes.figure.draw_without_rendering()
+    low, high = axes.get_xlim()
+    written = [
+        each.get_text()
+        for ticks in (axes.get_xticklabels(), axes.get_xticklabels(minor=True))
+        for each in ticks
+        if each.get_text() and low <= each.get_position()[0] <= high
+    ]
+    assert {"10", "20", "50"} <= {*written}
+    assert all(each.isdecimal() for each in written)  # no $\mathdefault{6\times10^{0}}$
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """The one part of the picture that a command line draws."""
+    kept = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, file, **_: kept.append(figure))
+    monkeypatch.setattr(show, "whole", lambda option, path: nullcontext(path))
+
+    def draw(line):
+        done = CliRunner().invoke(app, shlex.split(f"{line} --plot picture.png --quiet"))
+        assert done.exit_code == 0, done.output
+        return kept[-1].axes[0]
+
+    return draw
+
+
+@pytest.mark.full
+def test_the_plan_lies_on_its_curve_and_flattens_nothing(drawn):
+    axes = drawn("plan --n 1M --d 100 --rounds 50 --max-bits 64")
+    curve, star = axes.lines[:2]
+    assert tuple(star.get_xydata()[0]) in {tuple(each) for each in curve.get_xydata()}
+    assert curve.get_xdata()[-1] > 8 * curve.get_xdata()[0]
+    assert axes.get_xscale() == "log"
+
+
+@pytest.mark.full
+def test_an_axis_of_errors_says_which(drawn):
+    axes = drawn("compare --task histogram --n 1000 --domain 3")
+    assert axes.get_ylabel().split()[:4] == ["error:", "standard", "error", "of"]
+
+
+@pytest.mark.full
+def test_attacks_have_the_colour_of_their_trust_and_the_worst_is_no_honest_run(drawn):
+    axes = drawn("attack --study training --n 500 --repeats 2 --attack sign-flip --attack alie")
+    assert {line.get_color() for line in axes.lines} == {Trust.SHUFFLE.colour}
+    markers = {each.lines[0].get_marker() for each in axes.containers}
+    assert len(markers) == len(axes.containers) == 2
+    assert axes.get_title(loc="left").startswith(("sign-flip by ", "alie by "))
+
+
+@pytest.mark.parametrize(
+    ("bounds", "label"), [("0:10", "mean"), ("b=0:20", "where in the public bounds (-1 to 1)")]
+)
+def test_means_have_the_units_of_the_data_where_one_axis_can(drawn, tmp_path, bounds, label):
+    file = tmp_path / "people.csv"
+    file.write_text("a,b\n" + "9,9\n" * 500)
+    axes = drawn(f"sum --file {file} --bounds a=0:10 --bounds {bounds} --seed 1")
+    assert axes.get_xlabel() == label
+    true = next(line for line in axes.lines if line.get_label() == "true, clipped")
+    assert true.get_xdata() == pytest.approx([9, 9] if label == "mean" else [0.8, -0.1])
+    assert sorted(axes.get_ylim()) == [-0.5, 1.5]  # no row lies on the edge
