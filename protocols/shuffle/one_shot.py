@@ -24,7 +24,6 @@ from shuffle_sim.errors import ParameterError, integer, one_of, real
 from shuffle_sim.privacy.bounds import gaussian
 from shuffle_sim.privacy.bounds.binomial import first
 from shuffle_sim.privacy.bounds.domination import nus_near
-from shuffle_sim.privacy.bounds.rounding import delta_one_round
 from shuffle_sim.privacy.grid_noise import BinomialShiftEvent
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.planner import P, honest_users
@@ -269,8 +268,8 @@ def _steps(
         return max(1, math.ceil(times * math.sqrt(n * (b + 1)) / (2 * noise_ratio * central)))
 
     def enough(b: int) -> bool:
-        sigma, shift, dims, _ = BinomialShiftEvent(honest, b, P, steps(b) / times, d).round(nu)
-        return delta_one_round(privacy.epsilon, sigma, shift, dims, nu) <= privacy.delta
+        event = BinomialShiftEvent(honest, b, P, steps(b) / times, d)
+        return event.delta_alone(privacy.epsilon, nu) <= privacy.delta
 
     # A little below b = 1/room, as binomial noise is no Gaussian; then doubled until it is enough.
     low = max(1, math.floor(0.98 / room)) if room > 1e-6 else _MOST_BITS

@@ -37,10 +37,7 @@ class UserLevelACSA(UserLevel[AcceleratedState]):
     """
 
     tuned = True
-    takes = (
-        *("batch", "rounds", "smoothing", "center", "coarse"),
-        *("deviations", "fail"),
-    )
+    takes = "batch", "rounds", "smoothing", "center", "coarse", "deviations", "fail"
     """Persons in a round, below n for disjoint batches; else as of `UserLevelGD`."""
 
     schedule: Schedule

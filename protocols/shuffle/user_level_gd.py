@@ -37,10 +37,7 @@ class UserLevelGD(UserLevel[AverageState]):
     """
 
     tuned = True
-    takes = (
-        *("rounds", "eta", "smoothing", "center", "coarse"),
-        *("deviations", "fail"),
-    )
+    takes = "rounds", "eta", "smoothing", "center", "coarse", "deviations", "fail"
     """Rounds of interaction, the coarse ones included; the step; beta of the envelope; "carried" or
     "fixed"; k0; k; u; the chance of more noise than planned; as of the attribute.
     """

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Self
 
-from protocols.sums.encoding import MAGNITUDES
+from protocols.sums.encoding import MAGNITUDES, Box
 from protocols.sums.one_round import OneRoundSum, SumSetting
 from protocols.sums.split_mix import SplitMixRandomizer, messages_for
 from shuffle_sim.errors import ParameterError, integer, real
@@ -47,21 +47,18 @@ class _SplitAndMix(OneRoundSum):
     def _made(
         cls,
         n: int,
-        d: int,
+        box: Box,
         privacy: Privacy,
-        ends: tuple[float, float, float | None],
         honest_fraction: float,
         security: int,
         rounding: float,
     ) -> Self:
         """The least noise that the honest users' shares alone keep private, in the fewest bits.
 
-        `ends` are the lower end, the width and the norm bound.
-
         Raises:
             ParameterError: too few users, or what cannot be reached.
         """
-        honest = honest_users(honest_fraction, integer("n", n))
+        honest, d = honest_users(honest_fraction, integer("n", n)), box.labels
         real("epsilon", privacy.epsilon, 1e-4, 64.0, closed=(True, True))
         real("rounding", rounding, 0.0, 1.0)
         if not privacy.delta:
@@ -103,6 +100,7 @@ class _SplitAndMix(OneRoundSum):
         # Numbers are clipped to k steps; a vector of k steps has k + sqrt(d) once it is rounded
         # ("Losses are bounded").
         rate = reach / (steps + math.sqrt(d) * (d > 1))
+        ends = box.lower, box.width, box.norm_bound
         randomizer = SplitMixRandomizer(d, steps, 2**bits, messages, honest, rate, *ends)
         return cls(n=n, randomizer=randomizer, delta=privacy.delta, honest_fraction=honest_fraction)
 
@@ -148,8 +146,8 @@ class SplitAndMixSum(_SplitAndMix):
             security: s, at least; more is taken where delta needs it.
             rounding: variance of the rounding, at its worst, over that of the noise.
         """
-        ends = 0.0, real("upper", upper, *MAGNITUDES, closed=(True, True)), None
-        return cls._made(n, 1, privacy, ends, honest_fraction, security, rounding)
+        box = Box(1, 0.0, real("upper", upper, *MAGNITUDES, closed=(True, True)))
+        return cls._made(n, box, privacy, honest_fraction, security, rounding)
 
 
 class SplitAndMixVectorSum(_SplitAndMix):
@@ -178,5 +176,5 @@ class SplitAndMixVectorSum(_SplitAndMix):
     ) -> Self:
         """The least noise for the privacy, in the fewest bits; arguments as of `SplitAndMixSum`."""
         bound = real("norm_bound", norm_bound, *MAGNITUDES, closed=(True, True))
-        ends = -bound, 2 * bound, bound
-        return cls._made(n, integer("d", d), privacy, ends, honest_fraction, security, rounding)
+        box = Box(integer("d", d), -bound, 2 * bound, bound)
+        return cls._made(n, box, privacy, honest_fraction, security, rounding)

@@ -5,7 +5,7 @@
 """
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, reduce
 
 from shuffle_sim.errors import integer, real
 from shuffle_sim.privacy.bounds import clones
@@ -14,7 +14,7 @@ from shuffle_sim.privacy.bounds.losses import LossLaw
 from shuffle_sim.privacy.composition import least_epsilon
 from shuffle_sim.privacy.events import HonestEvent
 from shuffle_sim.privacy.planner import honest_users
-from shuffle_sim.privacy.theorems import Releases, Theorem
+from shuffle_sim.privacy.theorems import Releases, Theorem, alone
 
 _HARDLY = 0.99  # of epsilon0: above, a view promises what the reports do
 _STEPS = (40, 160)  # of the grid of losses: parts of their standard deviation
@@ -53,11 +53,7 @@ class Shuffled(Theorem[ShuffledEvent]):
 
     event = ShuffledEvent
     source = "amplification by shuffling, stronger clones (docs: theory, Amplification)"
-    examples = (
-        ShuffledEvent(1000, 2.0),
-        ShuffledEvent(5, 1.0),
-        ShuffledEvent(400, 3.0, 0.0, 0.5),
-    )
+    examples = ShuffledEvent(1000, 2.0), ShuffledEvent(5, 1.0), ShuffledEvent(400, 3.0, 0.0, 0.5)
 
     def pure(self, event: ShuffledEvent) -> float:
         return event.epsilon0
@@ -89,19 +85,15 @@ class Shuffled(Theorem[ShuffledEvent]):
 @lru_cache(maxsize=64)
 def _laws(events: Releases[ShuffledEvent]) -> tuple[LossLaw, ...]:
     """All rounds' losses, on grids of several steps; none for a single round, which has sums."""
-    if sum(count for _, count in events) == 1:
+    if alone(events):
         return ()
     pairs = [(clones.pair(event.honest, event.epsilon0), count) for event, count in events]
     # All on one grid: laws of other steps would be put on the coarser one.
     width = min(pair.deviation for pair, _ in pairs)
-    found = []
-    for parts in _STEPS:
-        laws = [pair.losses(width / parts).times(count) for pair, count in pairs]
-        whole = laws[0]
-        for law in laws[1:]:
-            whole = whole.then(law)
-        found.append(whole)
-    return tuple(found)
+    return tuple(
+        reduce(LossLaw.then, (pair.losses(width / parts).times(count) for pair, count in pairs))
+        for parts in _STEPS
+    )
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from shuffle_sim.errors import integer, positive, real
 from shuffle_sim.privacy.bounds import binomial, blanket, carry, gamma, laplace
 from shuffle_sim.privacy.bounds.domination import MIN_VARIANCE, dominating_sigma
+from shuffle_sim.privacy.bounds.rounding import delta_one_round
 
 MIN_HONEST_SPLIT_MIX = 19
 """Honest users from which the analysis of split and mix holds."""
@@ -83,6 +84,11 @@ class BinomialEvent(HonestEvent, ABC):
         enough = binomial.variance(self.trials, self.p) >= MIN_VARIANCE
         sigma = dominating_sigma(self.trials, self.p, most, nu) if enough else 0.0
         return sigma, shift, coordinates, 1
+
+    def delta_alone(self, epsilon: float, nu: float) -> float:
+        """delta of one such round and no other, by domination but for nu and the rounding bound."""
+        sigma, shift, coordinates, _ = self.round(nu)
+        return delta_one_round(epsilon, sigma, shift, coordinates, nu)
 
 
 @dataclass(frozen=True)

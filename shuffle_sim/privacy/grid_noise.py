@@ -17,11 +17,7 @@ from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError, integer, real
 from shuffle_sim.privacy.bounds import gaussian
 from shuffle_sim.privacy.bounds.domination import MIN_VARIANCE, NUS, least_delta, nus_near
-from shuffle_sim.privacy.bounds.rounding import (
-    delta_many_rounds,
-    delta_one_round,
-    epsilon_many_rounds,
-)
+from shuffle_sim.privacy.bounds.rounding import delta_many_rounds, epsilon_many_rounds
 from shuffle_sim.privacy.composition import least_epsilon
 from shuffle_sim.privacy.discrete import below, nearest
 from shuffle_sim.privacy.events import BinomialEvent
@@ -90,11 +86,9 @@ class BinomialShift(Dominated[BinomialShiftEvent]):
 
     def _delta(self, events: Releases[BinomialShiftEvent], epsilon: float, nu: float) -> float:
         """One round alone has the better bound."""
-        rounds = rounds_of(events, nu)
-        if alone(events):
-            sigma, shift, d, _ = rounds[0]
-            return delta_one_round(epsilon, sigma, shift, d, nu)
-        return delta_many_rounds(epsilon, rounds, nu)
+        if event := alone(events):
+            return event.delta_alone(epsilon, nu)
+        return delta_many_rounds(epsilon, rounds_of(events, nu), nu)
 
 
 @dataclass(frozen=True)
@@ -142,8 +136,8 @@ class GridBinomial(Noise):
         nu = nus_near(privacy.delta, units)[-1]  # there is much noise
 
         def enough(trials: int) -> bool:
-            sigma, shift, d, _ = cls(steps, trials, coordinates).event.round(nu)
-            return delta_one_round(privacy.epsilon, sigma, shift, d, nu) <= privacy.delta
+            event = cls(steps, trials, coordinates).event
+            return event.delta_alone(privacy.epsilon, nu) <= privacy.delta
 
         # Of a Gaussian: sqrt(m)/2 = steps sigma; and m/4 is MIN_VARIANCE or more.
         low = math.ceil((2 * steps * gaussian.sigma(privacy.epsilon, privacy.delta)) ** 2)

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, reduce
 
 import numpy as np
 
@@ -153,11 +153,8 @@ def _law(events: Releases[LaplaceSumEvent]) -> LossLaw:
     spread = math.sqrt(
         sum(n * e.coordinates * spread_of(e.digits, e.noise) ** 2 for e, n in events)
     )
-    laws = [losses(e.digits, e.noise, spread / FINE).times(n * e.coordinates) for e, n in events]
-    found = laws[0]
-    for law in laws[1:]:
-        found = found.then(law)
-    return found
+    laws = (losses(e.digits, e.noise, spread / FINE).times(n * e.coordinates) for e, n in events)
+    return reduce(LossLaw.then, laws)
 
 
 def spread_of(digits: Digits, noise: FloodNoise) -> float:

@@ -34,9 +34,8 @@ class PrivacyLedger:
         self._planned: list[Charge] = []
         self._settled: dict[int, Charge] = {}
         self._sequential = sequential
-        self._asked: list[
-            tuple[int, int]
-        ] = []  # disjoint ranges, neighbours merged: as batches come in order, one
+        # Disjoint ranges, neighbours merged: as batches come in order, one.
+        self._asked: list[tuple[int, int]] = []
 
     def charge(self, cohort: Cohort, event: PrivacyEvent) -> None:
         """Record a release that is about to happen; from now on it counts as spent, whatever
@@ -50,11 +49,8 @@ class PrivacyLedger:
         theorem_of(type(event))
         self._planned.append(Charge(cohort, event))
         if self._sequential and not self._first_time(cohort):
-            raise ParameterError(
-                "cohort",
-                cohort.ranges,
-                "users not asked before: the protocol claims sequential interactivity",
-            )
+            allowed = "users not asked before: the protocol claims sequential interactivity"
+            raise ParameterError("cohort", cohort.ranges, allowed)
 
     def _first_time(self, cohort: Cohort) -> bool:
         """Whether nobody of the cohort was asked before; from now on they were."""

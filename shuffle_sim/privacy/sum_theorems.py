@@ -153,8 +153,7 @@ def _delta_at(events: _Sums, epsilon: float, nu: float) -> float:
     if rule == MANY_ROUNDS:
         return delta_many_rounds(epsilon, rounds_of(events, nu), nu)
     if rule == ONE_ROUND:
-        ((sigma, g, d, _),) = rounds_of(events, nu)
-        return delta_one_round(epsilon, sigma, g, d, nu)
+        return events[0][0].delta_alone(epsilon, nu)
     return _basic_delta(events, epsilon)
 
 

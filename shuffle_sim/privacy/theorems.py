@@ -159,12 +159,9 @@ def theorem_of(kind: type[PrivacyEvent]) -> Theorem[Any]:
         ShuffleSimError: the theorem registered under its name is for another class.
     """
     if kind.__name__ not in names("theorem"):
-        raise ParameterError(
-            "event",
-            kind.__name__,
-            "of a kind with a theorem in the entry-point group shuffle_sim.theorems: one of "
-            + ", ".join(names("theorem")),
-        )
+        known = ", ".join(names("theorem"))
+        allowed = "of a kind with a theorem in the entry-point group shuffle_sim.theorems"
+        raise ParameterError("event", kind.__name__, f"{allowed}: one of {known}")
     theorem = _theorem(kind.__name__)
     if theorem.event is not kind:
         stated = f"{theorem.event.__module__}.{theorem.event.__qualname__}"

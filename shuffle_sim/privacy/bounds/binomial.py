@@ -45,9 +45,8 @@ def lower_tail(k: NDArray[np.int64], m: int, p: float) -> NDArray[np.float64]:
 
 def upper_tail(k: NDArray[np.int64], m: int, p: float) -> NDArray[np.float64]:
     """P(Bin(m, p) >= k)."""
-    if 1.0 - (1.0 - p) == p and (1.0 - p) * 2**30 == int(
-        (1.0 - p) * 2**30
-    ):  # 1 - p is exact: mirror the better formula
+    # Where 1 - p is exact: mirror the better formula.
+    if 1.0 - (1.0 - p) == p and ((1.0 - p) * 2**30).is_integer():
         return lower_tail(m - k, m, 1.0 - p)
     inside = np.clip(k, 1, m).astype(float)
     return np.where(

@@ -9,6 +9,7 @@ by the square of the step only (docs: theory, Amplification).
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Protocol
 
 import numpy as np
@@ -166,8 +167,5 @@ def together(pairs: Sequence[tuple[Pair, int]]) -> LossLaw:
     """The loss of releases of all of these pairs, so often each; at least one."""
     deviation = math.sqrt(sum(count * pair.deviation**2 for pair, count in pairs))
     # Where all is told, nothing is spread: any step serves.
-    laws = [pair.losses(deviation / _FINE or 1e-3).times(count) for pair, count in pairs]
-    whole = laws[0]
-    for law in laws[1:]:
-        whole = whole.then(law)
-    return whole
+    laws = (pair.losses(deviation / _FINE or 1e-3).times(count) for pair, count in pairs)
+    return reduce(LossLaw.then, laws)
