@@ -204,7 +204,7 @@ class Histogram(OneView[Counting]):
             two_sided: whether the two-sided method may be chosen.
             honest_fraction: as there.
         """
-        found: list[tuple[float, float, int, Self]] = []
+        found: list[Self] = []
         refused: list[ParameterError] = []
         usual = n / _bins(categories) if count is None else count
         for method in METHODS:
@@ -223,12 +223,11 @@ class Histogram(OneView[Counting]):
                 )
             except ParameterError as error:
                 refused.append(error)
-                continue
-            # len(found) settles ties: two protocols cannot be compared.
-            found.append((made.variance(usual), made.messages_per_user, len(found), made))
+            else:
+                found.append(made)
         if not found:
             raise refused[0]
-        return min(found)[-1]
+        return min(found, key=lambda made: (made.variance(usual), made.messages_per_user))
 
     @classmethod
     def size(cls, n: int, domain: int, privacy: Privacy) -> dict[str, Any]:

@@ -52,10 +52,9 @@ class UserLevelOneShot(Optimiser[ChainState], Protocol[ChainState]):
         steps: of every person's descent.
     """
 
-    takes = ("rounds", "steps")
-    adapts = ADAPTABLE
+    takes = "rounds", "steps"
     """Of the chain; of every person's descent."""
-
+    adapts = ADAPTABLE
     unit = Unit.PERSON
 
     problem: Problem

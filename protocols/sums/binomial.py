@@ -107,7 +107,7 @@ class BinomialRandomizer(Rounding):
 
     def _quick(self, xs: Values) -> bool:
         """Whether the kernels can round the values."""
-        # A ball lies around 0 (`check_domain`): a range far from it would lose digits in the
+        # A ball lies around 0 (`Box.check`): a range far from it would lose digits in the
         # kernels' value * scale + offset.
         return self.norm_bound is not None and self.g <= MAX_STEPS and len(xs) > 0
 
