@@ -33,6 +33,8 @@ class SingleMessageRandomizer(Rounding):
         width: length of the range [0, width].
     """
 
+    norm_bound = None
+
     steps: int
     gamma: float
     width: float

@@ -59,6 +59,11 @@ def test_multiples_whose_squares_vanish_are_clipped_as_well(norm_bound, length):
     assert clipped == (exact > norm_bound * (1 + 1e-12)).sum()
 
 
+def test_all_randomizers_of_sums_say_whether_they_have_a_ball():
+    found = [randomizer.norm_bound for randomizer in (BALL, CARRY, SPLIT, SINGLE)]
+    assert found == [1.0, 1.0, None, None]
+
+
 def test_split_and_mix_without_a_delta_is_refused():
     with pytest.raises(ParameterError, match="delta"):
         SplitAndMixSum.calibrated(n=60, privacy=Privacy(1.0, 0.0))
