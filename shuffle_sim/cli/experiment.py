@@ -84,13 +84,17 @@ def run_command(
             slowest = max(slowest, outcome.seconds)
             bar.step(ended, f"points; slowest {slowest:.1f} s")
 
-        rows = asked.run(
-            store,
-            runtime=places.pool,
-            workers=places.workers,
-            address=places.address,
-            on_point=told,
-        )
+        try:
+            rows = asked.run(
+                store,
+                runtime=places.pool,
+                workers=places.workers,
+                address=places.address,
+                on_point=told,
+            )
+        except KeyboardInterrupt as stopped:
+            stopped.add_note("points that ended are kept; the same command goes on with the others")
+            raise
     output.present(Points(str(file), asked.name, _plain(rows)), lambda _: _show(rows))
     failed = sum(each.row is None for each in rows)
     if not output.json:

@@ -75,8 +75,8 @@ class Number(Column):
         if bad.any():
             if not pc.any(number).as_py():
                 allowed = (
-                    "numeric; or list its --categories, give its type in a --schema, or leave it "
-                    "out of --columns"
+                    "numeric; or say its --decimal mark, list its --categories, give its type in "
+                    "a --schema, or leave it out of --columns"
                 )
                 raise ParameterError(f"column {self.name}", "text", allowed)
             self.refuse(

@@ -15,6 +15,7 @@ FILES = {
     "t.csv": TABLE,
     "blank.csv": "b,c\n,1\n,2\n",
     "scattered.csv": "b,c\n,1\n2,\n",
+    "commas.csv": "b;c\n1,5;1\n2,5;2\n",
     "listed.toml": '[columns.job]\ntype = "category"\ncategories = ["clerk", "nurse"]\n'
     "other = false\n",
     "zone.toml": '[columns.when]\ntype = "date"\n'
@@ -49,6 +50,7 @@ CASES = {
         (*SUM, "scattered.csv", "--schema", "drop.toml"),
         ("missing", "every row has a blank", "midpoint or indicator"),
     ),
+    "decimal commas": ((*SUM, "commas.csv", "--bounds", "0:9"), ("column b", "--decimal")),
     "a schema of another table": (
         (*SUM, "t.csv", "--schema", "other.toml"),
         ("'pay'", "one of a, when, job, y"),

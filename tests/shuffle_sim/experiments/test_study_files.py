@@ -12,6 +12,7 @@ import pytest
 
 from protocols.comparison.tasks import sum_task
 from shuffle_sim import ParameterError, sweep
+from shuffle_sim.cli.app import main
 from shuffle_sim.experiments import Store
 from shuffle_sim.experiments.report import report
 from shuffle_sim.experiments.study import read
@@ -267,3 +268,21 @@ def test_a_sum_is_told_of_a_wish_for_one():
         sum_task("carry-vector-sum", 20_000, 8, noise_ratio=1.0, max_bits=3, seed=1)
     made = sum_task("laplace-scalar-sum", 2000, noise_ratio=1.0, seed=1).algorithm
     assert made.standard_error == pytest.approx(gaussian.sigma(1.0, 1e-6), rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("raised", "code", "said"),
+    [
+        ("KeyboardInterrupt", 130, "interrupted; points that ended are kept"),
+        ("ValueError('no')", 1, "1 of 1 points failed\n"),  # no others are kept
+    ],
+)
+def test_a_study_that_stops_says_what_is_kept(tmp_path, monkeypatch, capsys, raised, code, said):
+    (tmp_path / "mine.py").write_text(f"def make(k, seed):\n    raise {raised}\n")
+    (tmp_path / "own.toml").write_text('task = "mine.py:make"\n[grid]\nk = 1\n')
+    line = ["experiment", "run", str(tmp_path / "own.toml"), "--runtime", "inprocess"]
+    monkeypatch.setattr(sys, "argv", ["shuffle-sim", *line])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == code
+    assert said in capsys.readouterr().err
