@@ -71,9 +71,10 @@ class Gibbs(OneRelease):
         if kept is not None:
             return cls(n=n, problem=problem, privacy=privacy, ridge=kept)
         mechanism = cls._draw(privacy)
-        curved = problem.loss.smoothness() or math.inf
-        # From the least ridge that `demand_fast` takes; 1e-9 keeps the first one above it.
-        tried = np.geomspace(curved / (2 * HOPELESS) * (1 + 1e-9), 1e3, 121).tolist()
+        # From the least ridge that `demand_fast` takes; 1e-9 keeps the first one above it. A loss
+        # without curvature takes any ridge, and one with kinks is refused there.
+        least_ridge = (problem.loss.smoothness() or 0.0) / (2 * HOPELESS) * (1 + 1e-9)
+        tried = np.geomspace(least_ridge or 1e-8, 1e3, 121).tolist()
 
         def bound(ridge: float) -> float | None:
             risk = cls._possible(problem, ridge, n, privacy)

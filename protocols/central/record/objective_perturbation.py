@@ -204,7 +204,8 @@ def _risk(problem: Problem, ridge: float) -> Risk:
     """
     loss = problem.loss
     if not (isinstance(loss, LinearLoss) and loss.twice_differentiable):
-        allowed = "twice differentiable, such as Logistic(); take mechanism output or gibbs"
+        other = "output or gibbs" if problem.smooth else "output"
+        allowed = f"twice differentiable, such as Logistic(); take mechanism {other}"
         raise ParameterError("loss", loss, allowed)
     if not math.isfinite(loss.lipschitz(math.inf)):
         raise ParameterError("loss", loss, "of bounded slope over all of R^d")

@@ -1,0 +1,70 @@
+"""What an algorithm of the papers cannot serve is refused in one line that says what fits."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+import protocols as p
+from shuffle_sim import ParameterError, Privacy
+
+BALL, WIDE = p.L2Ball(2, 1.0), p.L2Ball(4, 1.0)
+PURE, USUAL = Privacy(1.0), Privacy(1.0, 1e-6)
+
+
+class Concave(p.Logistic):
+    """Not convex."""
+
+    def value(self, margins, labels):
+        return -np.asarray(super().value(margins, labels))
+
+    def derivative(self, margins, labels):
+        return -np.asarray(super().derivative(margins, labels))
+
+
+def asked(kind, loss, privacy, domain=BALL, ridge=0.1, records=1, n=300):
+    problem = p.Problem(loss, domain, ridge, records=records)
+    return getattr(p, kind).calibrated(n=n, problem=problem, privacy=privacy)
+
+
+REFUSED = [
+    (lambda: asked("OutputPerturbation", Concave(), PURE), "must be convex"),
+    (lambda: asked("PhasedERM", Concave(), USUAL, records=8), "must be convex"),
+    (lambda: asked("AcceleratedPhasedERM", Concave(), USUAL, records=8), "must be convex"),
+    (lambda: asked("ObjectivePerturbation", p.Hinge(), PURE), "take mechanism output$"),
+    (lambda: asked("ExponentialMechanism", p.Hinge(), PURE, WIDE, 0.0), "take mechanism output"),
+    (lambda: asked("Gibbs", p.Hinge(), USUAL, WIDE, 0.0), "take mechanism output"),
+    (
+        lambda: asked("PhasedERM", p.Logistic(), PURE, records=8),
+        r"delta = 0\.0: must be .*\(0, 1\)",
+    ),
+    (lambda: asked("AcceleratedPhasedERM", p.Logistic(), PURE, records=8), r"delta = 0\.0"),
+    (lambda: asked("LinearTimePhasedSGD", p.Logistic(), PURE, records=8), r"delta = 0\.0: must be"),
+    (lambda: asked("ShuffleACSA", p.Logistic(), PURE), r"delta = 0\.0"),
+    (lambda: asked("DeletionStability", p.Logistic(), Privacy(8.0, 0.5), n=100), "6 to 19 persons"),
+    (lambda: asked("SaddleERM", p.Logistic(), PURE), r"must be Grouped\("),
+    (lambda: p.Polytope([[1, 0], [-1, 0], [0, 1], [0, -1]], [-1, -1, 1, 1]), "it is empty or flat"),
+    (lambda: p.Polytope([[1, 0]], [1]), "must be of a bounded set"),
+    (
+        lambda: p.AcceleratedPhasedERM(
+            problem=p.Problem(p.Hinge(), BALL, records=8), n=10, privacy=USUAL, phases=()
+        ),
+        "must be given: the loss has kinks",
+    ),
+]
+
+
+@pytest.mark.parametrize(("ask", "said"), REFUSED)
+def test_what_does_not_fit_is_refused_in_one_line(ask, said):
+    """And with no warning before it, which would be a second one."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(ParameterError, match=said) as refused:
+            ask()
+    assert "\n" not in str(refused.value)
+
+
+def test_a_loss_without_curvature_is_drawn_from_with_any_ridge():
+    made = asked("Gibbs", p.Linear(), USUAL, WIDE, 0.0, n=3000)
+    bent = asked("Gibbs", p.Logistic(), USUAL, WIDE, 0.0, n=3000)
+    assert 0 < made.bound < 1.1 * bent.bound
