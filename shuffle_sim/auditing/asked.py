@@ -11,12 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffle_sim.arrays import Floats, dense
-from shuffle_sim.auditing.bench import of_categories
+from shuffle_sim.auditing.bench import far, of_categories
 from shuffle_sim.auditing.conformance import LawError
 from shuffle_sim.auditing.empirical import Seen, canaries, whole_runs
 from shuffle_sim.auditing.joint import JointLaw
 from shuffle_sim.auditing.plan import CheckStep, Planned
 from shuffle_sim.auditing.sealed import SEALS, check_runs, check_sealing
+from shuffle_sim.auditing.stated import check_rounds
 from shuffle_sim.auditing.watching import RereadRows, Watched, bits_of_chance, chance_of, rows_for
 from shuffle_sim.data.persons import population_for
 from shuffle_sim.data.population import InMemory, Population
@@ -78,7 +79,7 @@ class Asked:
         if spec is None:
             raise ParameterError("protocol", protocol, "one that asks users something")
         self.spec: RoundSpec = spec
-        small = self.protocol.users * spec.randomizer.alphabet.labels <= _WORK
+        small = protocol.users * spec.randomizer.alphabet.labels <= _WORK
         self.data = rows_for(protocol, spec, entropy) if data is None and small else data
 
     @property
@@ -250,10 +251,9 @@ class Asked:
 
         long = len(law.count_pmf(value(0), 0))
         many = max(2, min(_LOOKED, _LAWS // labels, _SUMMED // long))
-        kept = np.linspace(0, len(asked) - 1, min(many, len(asked)))
-        kept = np.unique(kept.astype(np.int64))
+        kept = np.unique(np.linspace(0, len(asked) - 1, min(many, len(asked))).astype(np.int64))
         seen = []
-        for index in range(_ROUNDS):
+        for index in map(far, range(_ROUNDS)):
             context = Context.of_broadcast(deployment.task, index, payload)
             sent = Frame(Kind.ROUND, context, 0, 0, payload).tobytes()
             frames = [parse(data) for data in split_frames(shard.answer(sent)[0])]
@@ -330,15 +330,16 @@ class Asked:
             raise LawError("another result than in process with one worker")
 
     def _run(self, seed: int | None = None, host: Any = None, **more: Any) -> tuple[Any, Watched]:
-        options = self.options | more
         execution, runtime = self.execution, self.runtime if host is None else host
         if host is not None:
             execution = replace(execution, placement="apart")
         made = runtime if isinstance(runtime, Runtime) else registered("runtime", runtime)()
         seen = Watched()
         seen.watch(made)
-        given = {"runtime": made, "seed": seed, "execution": execution, **options}
-        return run(copy(self.protocol), self.data, **given), seen
+        given = {"runtime": made, "seed": seed, "execution": execution, **self.options, **more}
+        found = run(copy(self.protocol), self.data, **given)
+        check_rounds(found, self.protocol)
+        return found, seen
 
     def seen(self, known: bool) -> Seen | None:
         """Canaries in whole runs, by the randomizer's worst pair or by rows that are far apart."""

@@ -190,13 +190,15 @@ def _of_runs(
     names = (
         "all releases of a run are as near as stated",
         "the noise of all releases of the curator's runs is fresh, and has its law",
+        "all releases of a run are charged",
     )
     try:
         runs = Runs(algorithm, first, second, options, thorough=thorough)
     except Exception as error:  # what is audited may do anything
         return [Check(name, False, f"{type(error).__name__}: {error}") for name in names]
     noise = partial(runs.noise, FALSE_ALARM / 4)
-    return [checked(names[0], runs.distances), checked(names[1], noise)]
+    made: list[Callable[[], None]] = [runs.distances, noise, runs.charged]
+    return [checked(name, make) for name, make in zip(names, made, strict=True)]
 
 
 class _Game:

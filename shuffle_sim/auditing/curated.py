@@ -28,11 +28,15 @@ from shuffle_sim.auditing.release_law import (
 )
 from shuffle_sim.auditing.scores import LEVELS, judge
 from shuffle_sim.auditing.sequences import check_lags
+from shuffle_sim.auditing.stated import check_charged
 from shuffle_sim.data.persons import population_for
 from shuffle_sim.data.population import InMemory, Population
 from shuffle_sim.errors import ShuffleSimError
 from shuffle_sim.execution.engine import run
-from shuffle_sim.privacy.mechanisms import Exponential, Gaussian, Laplace
+from shuffle_sim.execution.result import Result
+from shuffle_sim.privacy.discrete import DiscreteLaplace
+from shuffle_sim.privacy.ledger import Charge
+from shuffle_sim.privacy.mechanisms import Exponential, Gaussian, Laplace, Noise
 from shuffle_sim.privacy.sparse_vector import AboveThreshold
 from shuffle_sim.protocol.release import CentralAlgorithm, Release, WholeStatistic
 from shuffle_sim.sampling.randomness import entropy_of
@@ -42,7 +46,8 @@ _SECONDS = 1.0
 _FEWEST, _MOST = 12, 600  # runs
 _NEAR = 1e-11  # standardised draws that are so near are one
 _STATES = 60  # at which neighbours are compared
-_MECHANISMS, _ASKED, _OPENED, _DRAWN = 4, 3000, 10_000, 1 << 18  # looked at; times; draws
+_MECHANISMS, _ASKED, _OPENED, _DRAWN = 4, 5000, 10_000, 1 << 18  # looked at; times; draws
+_TIMES, _FEW = 64, 1000  # values to which noise is added; numbers of noise that comes in vectors
 _CHOICES, _FAR = 8, 6.0  # of an exponential mechanism; the log-odds of the last and the first
 
 
@@ -88,6 +93,7 @@ class Runs:
         self._most = _MOST * (4 if thorough else 1)
         began = time.process_time()
         self.runs: list[list[Answered]] = []
+        self.results = list[Result]()
         while len(self.runs) < _FEWEST or (
             len(self.runs) < self._most and time.process_time() - began < self._seconds
         ):
@@ -104,8 +110,18 @@ class Runs:
 
         # In its own class's name: what is journalled and hashed stays the same.
         watched.__class__ = type(kind.__name__, (kind,), {"update": update})
-        run(watched, self._first, **self._options)
+        self.results.append(run(watched, self._first, **self._options))
         return seen
+
+    def charged(self) -> None:
+        """Every run charges all that it releases, as planned.
+
+        Raises:
+            LawError: one does not.
+        """
+        for found, seen in [*zip(self.results, self.runs, strict=True)][:_FEWEST]:
+            releases = (each.release for each in seen)
+            check_charged(found, (Charge(r.cohort, r.event) for r in releases if r.event))
 
     def _population(self, rows: Floats) -> Population:
         algorithm = self._algorithm
@@ -230,13 +246,14 @@ class Runs:
 
 
 def check_mechanism(release: Release, alarm: float) -> None:
-    """The mechanism itself, far more often than runs call it, and on values that are near a choice.
+    """The mechanism itself, far more often than runs call it, and on values of every magnitude.
 
     Raises:
         LawError: it has another law; by chance with probability `alarm`.
     """
     mechanism, size = release.mechanism, release.sensitivity.value
-    rng, seen = np.random.default_rng(entropy_of(None)), list[Floats]()
+    rng = np.random.default_rng(entropy_of(None))
+    seen, noise = list[Floats](), list[Floats]()
     if isinstance(mechanism, AboveThreshold):
         unit = mechanism.sensitivity / mechanism.epsilon
         value, opened = (
@@ -250,18 +267,35 @@ def check_mechanism(release: Release, alarm: float) -> None:
         mean, most = np.array([LEVELS * passes * _OPENED]), np.array([LEVELS**2 * spread])
         judge(sums, mean, most, alarm, "sessions that pass")
     elif isinstance(mechanism, Exponential):
-        utilities = np.linspace(0.0, _FAR / mechanism.epsilon, _CHOICES) * size
-        for _ in range(_ASKED):
-            found = uniform_of(release, utilities, mechanism.sample(utilities, size, rng), rng)
-            seen += [] if found is None else [found]
-    elif isinstance(mechanism, Gaussian | Laplace):
-        zeros = np.zeros(_DRAWN)
-        found = uniform_of(release, zeros, mechanism.sample(zeros, size, rng), rng)
-        seen += [] if found is None else [found]
-    if seen:
-        with naming(f"{type(mechanism).__name__} itself"):
-            check_uniform(np.concatenate(seen)[:, None], alarm / 2)
-            check_tails(np.concatenate(seen), alarm / 2)
+        for span in np.linspace(2.0, _FAR, 3):  # the worst choice comes first: it is in a tail
+            utilities = np.linspace(0.0, span / mechanism.epsilon, _CHOICES) * size
+            drawn = [mechanism.sample(utilities, size, rng) for _ in range(_ASKED)]
+            found = [uniform_of(release, utilities, each, rng) for each in drawn]
+            seen.append(np.array([each for each in found if each is not None]))
+    elif isinstance(mechanism, Noise):
+        for value in _values_for(mechanism, size, rng):
+            one = uniform_of(release, value, mechanism.sample(value, size, rng), rng)
+            noise += [] if one is None else [one]
+        seen = [np.array(noise)]
+    with naming(f"{type(mechanism).__name__} itself"):
+        for each in seen:
+            if each.size:
+                check_uniform(each.reshape(-1, 1), alarm / 2 / len(seen))
+                check_tails(each, alarm / 2 / len(seen))
+
+
+def _values_for(mechanism: Noise, size: float, rng: np.random.Generator) -> Iterator[Floats]:
+    """Values to which a mechanism adds noise: zeros, and some of every magnitude and sign."""
+    d = getattr(mechanism, "coordinates", 1)
+    times = _FEW // d
+    if isinstance(mechanism, Gaussian | Laplace):  # all at once is fast
+        times, d = _TIMES, _DRAWN // _TIMES
+    for place in range(times):
+        # One magnitude for all, or one for each: mechanisms see whole values.
+        powers = rng.integers(-10, 21, d if place % 4 == 3 else 1)
+        way = rng.standard_normal(d) if place % 2 else rng.random(d)
+        value = np.zeros(d) if place % 4 == 0 else size * np.exp2(powers) * way
+        yield np.rint(value) if isinstance(mechanism, DiscreteLaplace) else value
 
 
 def check_distinct(uniform: Floats, alarm: float) -> None:

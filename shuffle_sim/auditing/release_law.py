@@ -138,7 +138,10 @@ def odds(release: Release, value: Any, other: Any, released: Any) -> float | Non
         return float(event.rate * (np.linalg.norm(one) - np.linalg.norm(two)))
     if isinstance(event, LaplaceEvent | PureEvent):
         return float(np.abs(one).sum() - np.abs(two).sum())
-    wide = mechanism.spread(1) if isinstance(mechanism, Noise) else event.noise_multiplier
+    if isinstance(mechanism, Noise):  # of one coordinate; some know all of theirs only
+        wide = mechanism.spread(one.size) / math.sqrt(one.size)
+    else:
+        wide = event.noise_multiplier
     return float((one**2 - two**2).sum() / 2 / max(wide, 1e-300) ** 2)
 
 

@@ -1,5 +1,7 @@
 """What is stated: events by the randomizers' own laws, and the order of the three epsilons."""
 
+from collections import Counter
+from collections.abc import Iterable
 from copy import copy
 from functools import partial
 from typing import Any
@@ -11,9 +13,10 @@ from shuffle_sim.auditing.conformance import LawError
 from shuffle_sim.auditing.empirical import Seen
 from shuffle_sim.auditing.plan import Check, CheckStep, Planned, UncheckedError
 from shuffle_sim.auditing.scores import summed
+from shuffle_sim.execution.result import Result
 from shuffle_sim.privacy.accountant import ShuffleAccountant
 from shuffle_sim.privacy.events import PrivacyEvent
-from shuffle_sim.privacy.ledger import PrivacyLedger
+from shuffle_sim.privacy.ledger import Charge, PrivacyLedger
 from shuffle_sim.privacy.theorems import theorem_of
 from shuffle_sim.protocol.base import Protocol
 from shuffle_sim.protocol.binding import UNCHECKED, checked_event
@@ -57,6 +60,36 @@ def check_bound(protocol: Protocol[Any]) -> None:
         known &= checked_event(*stated, protocol.honest_fraction)
     if not known:
         raise UncheckedError(UNCHECKED)
+
+
+def check_rounds(found: Result, protocol: Protocol[Any]) -> None:
+    """A run charges all rounds, where these do not depend on answers.
+
+    Raises:
+        LawError: it does not.
+    """
+    if not protocol.adaptive and protocol.claim is None:
+        check_charged(found, (Charge(each.cohort, each.event) for each in walked(copy(protocol))))
+
+
+def check_charged(found: Result, planned: Iterable[Charge]) -> None:
+    """A run charges all that it asks for, and states no smaller epsilon than that costs.
+
+    Raises:
+        LawError: it does not.
+    """
+    charges = tuple(planned)
+    left = Counter(charges) - Counter(found.ledger.charges)
+    if left:
+        raise LawError(f"{left.total():,} of {len(charges):,} releases are not charged")
+    ledger, stated = PrivacyLedger(), found.promised
+    for each in charges:
+        ledger.charge(each.cohort, each.event)
+    costs = ledger.guarantee(stated.delta, settled=False).epsilon
+    if not stated.epsilon >= costs * (1 - 1e-9):
+        raise LawError(
+            f"the run states epsilon {stated.epsilon:.6g}, its releases cost {costs:.6g}"
+        )
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -15,6 +15,7 @@ from shuffle_sim.privacy import discrete
 from shuffle_sim.privacy.bounds import gamma
 from shuffle_sim.privacy.discrete import GridLaplace
 from shuffle_sim.privacy.grid_noise import GridBinomial
+from shuffle_sim.privacy.ledger import PrivacyLedger
 from shuffle_sim.privacy.mechanisms import Exponential, Gaussian, L2Laplace, LocalGaussian
 from shuffle_sim.privacy.sparse_vector import SHARE, AboveThreshold
 from shuffle_sim.protocol.release import Release, Sensitivity, Statistic
@@ -172,6 +173,46 @@ def scores_by_more(patch):
     patch.setattr(Exponential, "sample", sample)
 
 
+def never_the_worst(patch):
+    """An exponential mechanism takes the best in place of the worst, if that is far behind."""
+    true = Exponential.sample
+
+    def sample(self, value, sensitivity, rng):
+        found = true(self, value, sensitivity, rng)
+        far = np.ptp(value) > 3 * sensitivity / self.epsilon
+        return int(np.argmax(value)) if far and found == np.argmin(value) else found
+
+    patch.setattr(Exponential, "sample", sample)
+
+
+def _bare(where: Callable[[Any, Any], Any]) -> Callable[[Any], None]:
+    """Coordinates of values that have no noise."""
+
+    def plant(patch):
+        true = Gaussian.sample
+
+        def sample(self, value, sensitivity, rng):
+            found = true(self, value, sensitivity, rng)
+            return np.where(where(np.asarray(value), sensitivity), value, found)
+
+        patch.setattr(Gaussian, "sample", sample)
+
+    return plant
+
+
+def first_charged_only(patch):
+    """Later releases are charged to a ledger that nobody reads."""
+    true = curator.Curator.answer
+
+    def answer(self, release, index):
+        kept, self._ledger = self._ledger, PrivacyLedger() if index else self._ledger
+        found = true(self, release, index)
+        self._ledger = kept
+        return found
+
+    patch.setattr(curator.Curator, "answer", answer)
+
+
 def threshold_bare(patch):
     """The threshold of a session has no noise."""
 
@@ -283,6 +324,7 @@ def _with(mechanism: Any) -> Callable[..., Thrice]:
 _BINOMIAL = GridBinomial(64, 200_000, 3)
 FAR = "all releases of a run are as near as stated"
 FRESH = "the noise of all releases of the curator's runs is fresh, and has its law"
+CHARGED = "all releases of a run are charged"
 CURATED: dict[str, tuple[Any, Callable[[Any], object] | None, str]] = {
     "the first noise again": (Thrice, first_noise_again, FRESH),
     "no entropy": (Thrice, without_entropy, FRESH),
@@ -300,6 +342,10 @@ CURATED: dict[str, tuple[Any, Callable[[Any], object] | None, str]] = {
     "even integers": (_with(GridLaplace(0.5, 3)), even_integers, FRESH),
     "tails drawn again": (Thrice, tails_redrawn, FRESH),
     "scores by more": (Chooses, scores_by_more, FRESH),
+    "never the worst": (Chooses, never_the_worst, FRESH),
+    "bare where values are large": (Thrice, _bare(lambda x, size: np.abs(x) > 20 * size), FRESH),
+    "bare where all are large": (Thrice, _bare(lambda x, _: np.abs(x).min() > 5), FRESH),
+    "only the first release is charged": (Thrice, first_charged_only, CHARGED),
     "a threshold without noise": (Tests, threshold_bare, FRESH),
     "far coordinates alike": (Wide, far_coordinates, FRESH),
     "one of twenty with less": (Twenty, one_of_twenty, FRESH),

@@ -409,6 +409,7 @@ _PLANTED = (
         p.permuting(edges.bytes_stay),
     ),
     Mutant("many words stay", "order", histogram, ("WordPool",), edges.many_words_stay),
+    Mutant("only the first is charged", "hosted", descent, plant=seldom.first_charged_only),
     Mutant("gradients too long", "queries", descent, plant=edges.norms_of_gradients),
 )
 MUTANTS: tuple[Mutant, ...] = (*_of_randomizers(), *_PLANTED)

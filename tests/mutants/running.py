@@ -15,9 +15,10 @@ from shuffle_sim.auditing.curated import Runs
 from shuffle_sim.auditing.plan import FALSE_ALARM
 from shuffle_sim.auditing.stated import check_bound
 from shuffle_sim.auditing.words import WordChecks
+from shuffle_sim.errors import ShuffleSimError
 from shuffle_sim.roles import Shuffler, UserShard
 
-from .curators import CURATED, FAR, curated
+from .curators import CHARGED, CURATED, FRESH, curated
 from .registry import Mutant
 
 ASKED = "queries", "own", "unseeded", "sealed", "hosted"
@@ -50,14 +51,18 @@ def make(
 
 
 def caught(mutant: Mutant, patch: pytest.MonkeyPatch, seed: int = 0) -> bool:
-    """Whether its check fails, in whatever way."""
+    """Whether its check refuses it; what stops a check for another reason is no catch.
+
+    Raises:
+        Exception: such a reason. An audit fails by it, too, but says nothing of the defect.
+    """
     if mutant.plant is not None:
         mutant.plant(patch)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             make(mutant.check, mutant.make(), mutant.roles, mutant.options, seed)
-    except Exception:  # as the audit does
+    except (LawError, ShuffleSimError):
         return True
     return False
 
@@ -67,11 +72,14 @@ def caught_curator(name: str, patch: pytest.MonkeyPatch) -> bool:
     kind, plant, check = CURATED[name]
     if plant is not None:
         plant(patch)
-    if check != FAR:  # all runs, however slow the machine: with fewer a defect may pass
+    if check == FRESH:  # all runs, however slow the machine: with fewer a defect may pass
         patch.setattr(releases, "_SECONDS", math.inf)
     runs = Runs(*curated(kind), {})
     try:
-        runs.distances() if check == FAR else runs.noise(FALSE_ALARM / 4)
+        if check == FRESH:
+            runs.noise(FALSE_ALARM / 4)
+        else:
+            (runs.charged if check == CHARGED else runs.distances)()
     except LawError:
         return True
     return False

@@ -8,6 +8,7 @@ import numpy as np
 from protocols.sums.binomial import BinomialRandomizer
 from shuffle_sim.arrays import dense
 from shuffle_sim.auditing import drawing
+from shuffle_sim.execution import engine, rounds
 from shuffle_sim.roles import deployment, users
 from shuffle_sim.sampling import randomness
 from shuffle_sim.sampling.chacha import ChaCha20
@@ -50,6 +51,36 @@ def key_stream_again(patch):
         return kept[(first + np.arange(size)) % 2048]
 
     patch.setattr(ChaCha20, "random_raw", random_raw)
+
+
+# Rounds
+
+
+def bare_late(fidelity):
+    """Rounds from the thousandth on have no noise at one fidelity."""
+
+    def plant(patch):
+        true, late = users.UserShard._answer_block, [False]
+
+        def answer(self, broadcast, block):
+            late[0] = broadcast.context.round >= 1000
+            return true(self, broadcast, block)
+
+        patch.setattr(users.UserShard, "_answer_block", answer)
+        bare([fidelity], lambda values, _: np.full(len(values), late[0]))(patch)
+
+    return plant
+
+
+def first_charged_only(patch):
+    """Later rounds of a run are charged to nobody."""
+    true = rounds.exchanged
+
+    def exchanged(journal, host, deployment, plan, ledger):
+        ledger._planned[1:] = []
+        return true(journal, host, deployment, plan, ledger)
+
+    patch.setattr(engine, "exchanged", exchanged)
 
 
 # Data
@@ -141,6 +172,8 @@ PLANTED = (
     ("stream keys of 24 bits", "keys", short_keys),
     ("the system's entropy of 24 bits", "keys", short_entropy),
     ("a key stream again", "keys", key_stream_again),
+    ("late tallies bare", "tallies", bare_late("aggregate")),
+    ("late reports bare", "literal_law", bare_late("literal")),
     ("silent in a band", "search", silent_in_a_band),
     ("bare in a band, as tallies", "tallies", bare(["aggregate"], _seldom)),
     ("bare where all hold the same", "tallies", bare(["aggregate"], all_high)),
