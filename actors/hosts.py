@@ -46,48 +46,15 @@ class _Host:
         )
 
 
-class _UserShardHost(_Host):
-    """Hosts a shard of users."""
-
-    role = UserShard
-
-
-class _ShufflerHost(_Host):
-    """Hosts a shard of the shuffler."""
-
-    role = Shuffler
-
-
-class _AnalyzerHost(_Host):
-    """Hosts the analyzer, and with it the protocol's state."""
-
-    role = Analyzer
-
-
-class _StationHost(_Host):
-    """Hosts a shard of users and a shard of the shuffler."""
-
-    role = Station
-
-
-class _CuratorShardHost(_Host):
-    """Rows of the trusted curator."""
-
-    role = CuratorShard
+def hosting(role: type) -> type[_Host]:
+    """A class of hosts for one role, by whose name Ray calls its actors."""
+    return type(f"_{role.__name__}Host", (_Host,), {"role": role, "__module__": __name__})
 
 
 # No restart and no second try: a method that draws would draw anew (docs/design.md, rule 6). 0
 # cores: roles wait for each other, so none may wait for a place.
 _actor: Any = ray.remote(max_restarts=0, max_task_retries=0, num_cpus=0)
-UserShardActor = _actor(_UserShardHost)
-ShufflerActor = _actor(_ShufflerHost)
-AnalyzerActor = _actor(_AnalyzerHost)
-StationActor = _actor(_StationHost)
-CuratorShardActor = _actor(_CuratorShardHost)
 ACTORS: dict[type, Any] = {
-    UserShard: UserShardActor,
-    Shuffler: ShufflerActor,
-    Analyzer: AnalyzerActor,
-    Station: StationActor,
-    CuratorShard: CuratorShardActor,
+    role: _actor(hosting(role)) for role in (UserShard, Shuffler, Analyzer, Station, CuratorShard)
 }
+UserShardActor, ShufflerActor, AnalyzerActor, StationActor, CuratorShardActor = ACTORS.values()

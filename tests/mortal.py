@@ -10,7 +10,7 @@ from pathlib import Path
 from rounds import outcome, records
 from runs import run
 
-from actors.hosts import _AnalyzerHost, _ShufflerHost, _UserShardHost
+from actors.hosts import hosting
 from actors.runtime import RayRuntime, ray
 from shuffle_sim.execution.inprocess import InProcessRuntime
 from shuffle_sim.execution.journal import FILE
@@ -203,9 +203,6 @@ def _mortal(host):
     return Host
 
 
-_hosts = {UserShard: _UserShardHost, Shuffler: _ShufflerHost, Analyzer: _AnalyzerHost}
-
-
 class Chaotic(RayRuntime):
     """Ray actors that kill their own processes when a death is due."""
 
@@ -213,8 +210,8 @@ class Chaotic(RayRuntime):
         super().__init__()
         self.diary = diary
         self.mortal = {
-            role: ray.remote(max_restarts=0, max_task_retries=0, num_cpus=0)(_mortal(host))
-            for role, host in _hosts.items()
+            role: ray.remote(max_restarts=0, max_task_retries=0, num_cpus=0)(_mortal(hosting(role)))
+            for role in (UserShard, Shuffler, Analyzer)
         }
 
     def host(self, role, *arguments):
