@@ -32,7 +32,7 @@ def rotated(values: Values, seed: int) -> Floats:
     users, d = rows.shape
     size = padded(d)
     if compiling():
-        from shuffle_sim.sampling.compiled_means import turned
+        from shuffle_sim.sampling.compiled_rows import turned
 
         factors = values.factors if isinstance(values, Scaled) else np.ones(users)
         out = np.empty((users, size))
@@ -47,7 +47,7 @@ def unrotated(vector: Floats, seed: int, d: int) -> Floats:
     """What `rotated` made `vector`, shape (padded(d),), of: shape (d,)."""
     size = len(vector)
     if compiling():
-        from shuffle_sim.sampling.compiled_means import hadamard
+        from shuffle_sim.sampling.compiled_rows import hadamard
 
         turned = np.array(vector, np.float64)
         hadamard(turned)

@@ -68,7 +68,7 @@ class PersonRows:
                 factors = values.factors.reshape(self._shape, order="F")
                 rows = values.rows.reshape(shape, order="F")
                 if compiling() and rows.flags.f_contiguous:
-                    from shuffle_sim.sampling.compiled_means import person_sums
+                    from shuffle_sim.sampling.compiled_rows import person_sums
 
                     sums = np.zeros((rows.shape[2], rows.shape[0]))
                     person_sums(rows.T, factors.T, sums)

@@ -12,7 +12,7 @@ from numba.core import cgutils, types
 from numba.core.extending import intrinsic
 from numba.np.arrayobj import make_array
 
-_jit = numba.njit(cache=True, boundscheck=False, nogil=True)
+jit = numba.njit(cache=True, boundscheck=False, nogil=True)
 
 
 def _prefetch(_, array, place):
@@ -26,9 +26,8 @@ def _prefetch(_, array, place):
         fetch = builder.module.declare_intrinsic(
             "llvm.prefetch", [kind], ir.FunctionType(ir.VoidType(), [kind, *[number] * 3])
         )
-        builder.call(
-            fetch, [builder.bitcast(line, kind), *(number(value) for value in (0, 2, 1))]
-        )  # read, level, data
+        # Read, second level, data.
+        builder.call(fetch, [builder.bitcast(line, kind), number(0), number(2), number(1)])
         return context.get_dummy_value()
 
     return types.void(array, types.intp), build
@@ -96,7 +95,7 @@ def _fill_rows(_, state, out):
 fill_rows: Any = intrinsic(_fill_rows)
 
 
-@_jit
+@jit
 def fill(state, out):
     """Words of 16 SFC64 generators side by side, in vector registers.
 
@@ -105,7 +104,7 @@ def fill(state, out):
     fill_rows(state, out)
 
 
-@_jit
+@jit
 def margins_and_norms(columns, theta, margins, norms):
     """Inner products with theta and squared norms, in pieces that stay in the first-level cache.
 
@@ -141,7 +140,7 @@ def margins_and_norms(columns, theta, margins, norms):
                 n[i] += a[i] * a[i] + b[i] * b[i]
 
 
-@_jit
+@jit
 def column_sums(rows, some, sums, most):
     """See `kernels.column_sums`; of 2^16 rows at a time in 32 bits."""
     # 65,536 numbers below 65,536 stay below 2^32: 32 bits add twice as many at once as 64.
@@ -156,7 +155,7 @@ def column_sums(rows, some, sums, most):
             sums[j] += np.int64(some[j])
 
 
-@_jit
+@jit
 def rounded_sum(columns, multipliers, start, ahead, state, random, ties, sums):
     """See `kernels.rounded_sum`; a piece is gone through again only if one of its values is tied.
 
@@ -201,7 +200,7 @@ def rounded_sum(columns, multipliers, start, ahead, state, random, ties, sums):
         sums[j] = total
 
 
-@_jit
+@jit
 def rounded_values(columns, multipliers, start, state, random, ties, out):
     """See `kernels.rounded_values`; randomness as for `rounded_sum`."""
     d, users = columns.shape
@@ -233,7 +232,7 @@ def rounded_values(columns, multipliers, start, state, random, ties, out):
                         seen += 1
 
 
-@_jit
+@jit
 def draw_buckets(state, words, bucket_of, ends):
     """A random bucket for every message.
 
@@ -243,16 +242,14 @@ def draw_buckets(state, words, bucket_of, ends):
     """
     for k in range(0, words.shape[0], 64):
         fill(state, words[k : k + 64])
-        for bucket in bucket_of[
-            128 * k : 128 * (k + 64)
-        ]:  # while they are in the first-level cache
-            # Counted first, summed up below: so far `ends` are sizes.
+        # While they are in the first-level cache; so far `ends` are sizes, summed up below.
+        for bucket in bucket_of[128 * k : 128 * (k + 64)]:
             ends[bucket] += 1
     for k in range(1, ends.size):
         ends[k] += ends[k - 1]
 
 
-@_jit
+@jit
 def into_buckets(row, bucket_of, buckets, places):
     """Move every message to the next place of its bucket."""
     for i in range(row.size):
@@ -261,7 +258,7 @@ def into_buckets(row, bucket_of, buckets, places):
         places[bucket] += 1
 
 
-@_jit
+@jit
 def permute_buckets(buckets, ends, state, random):
     """Permute every bucket where it lies.
 
@@ -276,7 +273,7 @@ def permute_buckets(buckets, ends, state, random):
         start = end
 
 
-@_jit
+@jit
 def permute_bucket(bucket, following, state, random, words, used):
     """Fisher and Yates with Lemire's bounded integers; returns how many words are used then.
 
@@ -315,7 +312,7 @@ def permute_bucket(bucket, following, state, random, words, used):
     return used
 
 
-@_jit
+@jit
 def gather(rows, order, out):
     """Rows in this order; those to come are fetched meanwhile."""
     for i in range(order.size):

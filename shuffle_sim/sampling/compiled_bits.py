@@ -5,16 +5,14 @@ Bits are big-endian: words are loaded and stored with their bytes turned.
 
 from typing import Any
 
-import numba
 import numpy as np
 from llvmlite import ir
 from numba.core import types
 from numba.core.extending import intrinsic
 from numba.np.arrayobj import make_array
 
-from shuffle_sim.sampling.compiled import fill
+from shuffle_sim.sampling.compiled import fill, jit
 
-_jit = numba.njit(cache=True, boundscheck=False, nogil=True)
 _FULL = np.uint64(2**64 - 1)
 
 
@@ -59,7 +57,7 @@ load: Any = intrinsic(_load)
 store: Any = intrinsic(_store)
 
 
-@_jit
+@jit
 def add_random_ones(counts, spare, state, random, words):
     """Add the ones among some random bits to each count.
 
@@ -78,7 +76,7 @@ def add_random_ones(counts, spare, state, random, words):
             part[i] += ones(bits[i] >> spare)
 
 
-@_jit
+@jit
 def pack_ones(counts, per_label, out):
     """Reports of `per_label` bits under each label, the ones first.
 
@@ -109,7 +107,7 @@ def pack_ones(counts, per_label, out):
             store(out, place, word)
 
 
-@_jit
+@jit
 def field_sums(packed, reports, row, places, before, after, labels, sums):
     """Add the ones of all reports under each label, piece by piece.
 
@@ -129,7 +127,7 @@ def field_sums(packed, reports, row, places, before, after, labels, sums):
             sums[labels[k]] += np.int64(total)
 
 
-@_jit
+@jit
 def count_ones(packed):
     """The ones of some bytes."""
     total, words = np.uint64(0), packed.size // 8
@@ -140,7 +138,7 @@ def count_ones(packed):
     return np.int64(total)
 
 
-@_jit
+@jit
 def draw_bits(numerator, precision, state, random, out):
     """Words of independent bits that are one with probability numerator / 2^precision.
 
@@ -168,7 +166,7 @@ def draw_bits(numerator, precision, state, random, out):
                     flat[i] &= words[i]
 
 
-@_jit
+@jit
 def flip_bits(bits, size, wrong, missing, state, random):
     """Turn `missing` uniformly chosen ones of the bits that are `wrong`, one after the other.
 

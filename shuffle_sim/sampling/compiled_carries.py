@@ -3,16 +3,13 @@
 Integers are cast after each step: numba would widen them to 64 bits, and with them the vectors.
 """
 
-import numba
 import numpy as np
 
-from shuffle_sim.sampling.compiled import fill, prefetch, put_word
+from shuffle_sim.sampling.compiled import fill, jit, prefetch, put_word
 from shuffle_sim.sampling.compiled_bits import ones
 
-_jit = numba.njit(cache=True, boundscheck=False, nogil=True)
 
-
-@_jit
+@jit
 def _two(places, words, numbers):
     """floor(s + U_1 + U_2) by one word each; how far the nearest is from a tie (below 2: tied)."""
     # Little-endian: the lower half of a place comes first.
@@ -31,7 +28,7 @@ def _two(places, words, numbers):
     return near
 
 
-@_jit
+@jit
 def _several(places, words, r, numbers):
     """floor(s + U_1 + ... + U_r) by r words each; how far the nearest is (below r: tied)."""
     near, size = np.uint16(65535), numbers.size
@@ -46,7 +43,7 @@ def _several(places, words, r, numbers):
     return near
 
 
-@_jit
+@jit
 def _add_coins(numbers, flips, mask, totals, kept):
     """T = A + C, and the complement of C, in their own type: what is above it cancels."""
     kind = totals.dtype.type
@@ -57,7 +54,7 @@ def _add_coins(numbers, flips, mask, totals, kept):
         totals[i] = kind(kind(kind(numbers[i]) + mask) - coin)
 
 
-@_jit
+@jit
 def _note_ties(values, factors, start, most, r, words, moved, base, seen, count):
     """Note a piece's tied values; returns how many are noted then."""
     for i in range(values.size):
@@ -81,7 +78,7 @@ def _note_ties(values, factors, start, most, r, words, moved, base, seen, count)
     return count
 
 
-@_jit
+@jit
 def split_numbers(
     columns, multipliers, start, most, r, mask, ahead, state, random, words, coins, seen, out
 ):
@@ -124,7 +121,7 @@ def split_numbers(
     return count
 
 
-@_jit
+@jit
 def digit_sums(split, levels, bits, whole, unit, sums):
     """See `carries.digit_sums`: how many numbers have each bit, of bits many.
 
@@ -147,7 +144,7 @@ def digit_sums(split, levels, bits, whole, unit, sums):
                     sums[j, min(bit, levels)] += one << max(bit - levels, 0)
 
 
-@_jit
+@jit
 def digit_counts(split, levels, digits, out):
     """See `carries.digit_counts`; a coordinate's counts are bytes of one word.
 
@@ -165,7 +162,7 @@ def digit_counts(split, levels, digits, out):
             place += levels + 1
 
 
-@_jit
+@jit
 def pack_reports(split, levels, digits, rests, bits, out):
     """See `carries.pack_reports`; whole bytes leave a word as soon as they are in it.
 
