@@ -10,8 +10,14 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffle_sim.data.array_header import LARGEST_HEADER, ArrayHeader
-from shuffle_sim.data.files import LARGEST_COLUMNS, LARGEST_TABLE, most_memory, opened
+from shuffle_sim.data.files import (
+    LARGEST_COLUMNS,
+    LARGEST_HEADER,
+    LARGEST_TABLE,
+    ArrayHeader,
+    most_memory,
+    opened,
+)
 
 _LARGEST_RATIO, _SMALL = 200, 1 << 28  # beyond both a packed array is a bomb
 _LARGEST_DIRECTORY = 1 << 22  # bytes of an archive's list of members
