@@ -21,8 +21,8 @@ from shuffle_sim.privacy.ledger import PrivacyLedger
 from shuffle_sim.protocol.base import Protocol, RoundSpec
 from shuffle_sim.protocol.task import walked
 from shuffle_sim.roles import SECURITIES
-from shuffle_sim.roles.chunks import view_chunks
-from shuffle_sim.roles.onion import box_chunks
+from shuffle_sim.roles.chunks import largest_chunk, view_chunks
+from shuffle_sim.roles.onion import largest_boxes
 from shuffle_sim.wire.frames import Context, Frame, Kind
 from shuffle_sim.wire.sealing import sealing_time
 
@@ -169,11 +169,8 @@ def _round(spec: RoundSpec, index: int, security: str, block_size: int) -> list[
     randomizer, users = spec.randomizer, spec.cohort.size
     words = round(users * randomizer.usual_messages)
     size = users * randomizer.per_label if randomizer.view == "sums" else words
-    chunks = (
-        Counter(box_chunks(randomizer, size))
-        if security == "onion"
-        else view_chunks(randomizer, size)
-    )
+    largest = largest_boxes if security == "onion" else largest_chunk
+    chunks = view_chunks(size, largest(randomizer))
     payload = math.ceil(users * randomizer.usual_bits / 8)
     sent = users_to_shuffler(randomizer, spec.cohort, block_size, security)
     viewed = chunks_on_wire(randomizer, chunks, security)

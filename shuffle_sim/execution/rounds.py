@@ -24,7 +24,7 @@ from shuffle_sim.protocol.adversary import Adversary
 from shuffle_sim.protocol.base import Protocol
 from shuffle_sim.protocol.binding import checked_event
 from shuffle_sim.roles import Deployment, PlannedRound
-from shuffle_sim.roles.chunks import view_chunks
+from shuffle_sim.roles.chunks import largest_chunk, view_chunks
 from shuffle_sim.wire.codec import encode
 
 
@@ -121,7 +121,9 @@ def metered(
         viewed, mean = tally.messages, tally.messages / record.accepted
         even = evenly(mean, cohort, block_size, deployment.security)
         sent = exchange.users.sent if literal else even
-    chunks = Counter(record.chunks) if literal else view_chunks(randomizer, viewed)
+    chunks = view_chunks(viewed, largest_chunk(randomizer))
+    if literal:
+        chunks = Counter(record.chunks)
     meter.add(
         randomizer,
         mean,

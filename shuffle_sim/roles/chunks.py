@@ -52,12 +52,11 @@ def front(size: Size, randomizer: Randomizer, whole: int = 0) -> bytes:
     return b"".join(each.to_bytes(SIZE, "big") for each in (*numbers, *told))
 
 
-def view_chunks(randomizer: Randomizer, size: int) -> Counter[Size]:
+def view_chunks(size: int, largest: int) -> Counter[Size]:
     """The sizes of the chunks into which so many messages under each label are cut.
 
     The largest come first.
     """
-    largest = largest_chunk(randomizer)
     whole, rest = divmod(size, largest)
     found: Counter[Size] = Counter({largest: whole})
     # Plus leaves out the sizes of which there are none.

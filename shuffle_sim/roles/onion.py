@@ -115,7 +115,7 @@ class BoxPool(MessagePool):
         self.each += np.array([len(row) for row in rows])
 
     def view(self) -> NDArray[np.int64]:
-        return self._in_chunks(_largest(self.randomizer))
+        return self._in_chunks(largest_boxes(self.randomizer))
 
     def _permute(self, sizes: NDArray[np.int64], rng: np.random.Generator) -> None:
         none = np.empty((0, box_bytes(self.randomizer.alphabet)), np.uint8)
@@ -131,14 +131,7 @@ class BoxPool(MessagePool):
         ]
 
 
-def box_chunks(randomizer: Randomizer, size: int) -> list[Size]:
-    """Into chunks of which sizes so many boxes under each label are cut to be released."""
-    largest = _largest(randomizer)
-    whole, rest = divmod(size, largest)
-    return [*[largest] * whole, *[rest] * (rest > 0)]
-
-
-def _largest(randomizer: Randomizer) -> int:
+def largest_boxes(randomizer: Randomizer) -> int:
     """Boxes of a chunk in each column, at most."""
     return max(1, VIEW_CHUNK_BYTES // (randomizer.alphabet.width * box_bytes(randomizer.alphabet)))
 
