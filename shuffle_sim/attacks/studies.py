@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, runtime_checkable
 from typing import Protocol as Interface
 
@@ -318,32 +319,11 @@ def training_study(
     ]
     entropy = entropy_of(seed)
     seeds = [(entropy + index) % 2**128 for index in range(repeats)]
-    return [_trained(target_model, *case, seeds) for case in [("none", 0.0, None), *cases]]
-
-
-def _trained(
-    target_model: TargetModel,
-    name: str,
-    fraction: float,
-    adversary: Adversary | None,
-    seeds: list[int],
-) -> TrainingRow:
-    runs = [
-        run(
-            target_model.protocol,
-            target_model.rows,
-            adversary=adversary,
-            fidelity="aggregate",
-            seed=seed,
-        )
-        for seed in seeds
-    ]
-    errors = [target_model.error(result.value) for result in runs]
-    spread = float(np.std(errors, ddof=1)) / math.sqrt(len(seeds))
-    return TrainingRow(
-        name,
-        fraction,
-        float(np.mean(errors)),
-        spread,
-        max(result.privacy.epsilon for result in runs),
-    )
+    trained, found = partial(run, target_model.protocol, target_model.rows), list[TrainingRow]()
+    for name, fraction, adversary in [("none", 0.0, None), *cases]:
+        runs = [trained(adversary=adversary, fidelity="aggregate", seed=seed) for seed in seeds]
+        errors = [target_model.error(result.value) for result in runs]
+        spread = float(np.std(errors, ddof=1)) / math.sqrt(repeats)
+        epsilon = max(result.privacy.epsilon for result in runs)
+        found.append(TrainingRow(name, fraction, float(np.mean(errors)), spread, epsilon))
+    return found

@@ -319,9 +319,7 @@ class PersonMeans(Population):
 
 
 def population_for(
-    unit: Unit,
-    data: Population | ArrayLike | Iterable[ArrayLike],
-    most_records: int = MOST_RECORDS,
+    unit: Unit, data: Population | ArrayLike | Iterable[ArrayLike], most_records: int = MOST_RECORDS
 ) -> Population:
     """`data` as a population that an algorithm for `unit` can take.
 
@@ -333,16 +331,12 @@ def population_for(
     Raises:
         ParameterError: the algorithm is for persons, and these are none.
     """
-    population = _population_for(unit, data)
-    return population.first(most_records) if isinstance(population, Persons) else population
-
-
-def _population_for(unit: Unit, data: Population | ArrayLike | Iterable[ArrayLike]) -> Population:
     table = isinstance(data, np.ndarray) and data.dtype != object and data.ndim < 3
     if unit is Unit.PERSON and not isinstance(data, Population) and not table:
-        return Persons.in_memory(cast("Iterable[ArrayLike]", data))
-    population = population_of(cast("Population | ArrayLike", data))
+        population: Population = Persons.in_memory(cast("Iterable[ArrayLike]", data))
+    else:
+        population = population_of(cast("Population | ArrayLike", data))
     if unit is Unit.PERSON and population.unit is not Unit.PERSON:
         allowed = "of persons, such as Persons.in_memory(...)"
         raise ParameterError("data", str(population.unit), allowed)
-    return population
+    return population.first(most_records) if isinstance(population, Persons) else population
