@@ -205,9 +205,9 @@ class RayRuntime(Runtime):
             join(self._address)
         else:
             below = tempfile.gettempdir()
-            self._folder = tempfile.mkdtemp(
-                prefix="shuffle-sim-", dir=below if len(below) < _ROOM else "/tmp"
-            )  # 0700: sockets, logs and objects on disk
+            short = below if len(below) < _ROOM else "/tmp"
+            # 0700: sockets, logs and objects on disk.
+            self._folder = tempfile.mkdtemp(prefix="shuffle-sim-", dir=short)
             start(os.path.join(self._folder, "ray"))  # Ray opens its own to everybody
         self._owns_ray = True
 

@@ -6,13 +6,7 @@ from shuffle_sim.data.file_population import EncodedFiles, NpyFiles, ParquetFile
 from shuffle_sim.data.labelled import Labelled, held_out
 from shuffle_sim.data.person_rows import PersonRows
 from shuffle_sim.data.persons import PersonMeans, Persons
-from shuffle_sim.data.population import (
-    Generated,
-    InMemory,
-    Population,
-    Unit,
-    population_of,
-)
+from shuffle_sim.data.population import Generated, InMemory, Population, Unit, population_of
 from shuffle_sim.data.schema import Declared, Schema, read_schema
 from shuffle_sim.data.tables import Table, bundled, read
 

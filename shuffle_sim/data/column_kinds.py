@@ -12,15 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffle_sim.arrays import Floats
-from shuffle_sim.data.columns import (
-    BLANKS,
-    LARGEST,
-    OTHER,
-    Bounds,
-    Column,
-    Marks,
-    unique_texts,
-)
+from shuffle_sim.data.columns import BLANKS, LARGEST, OTHER, Bounds, Column, Marks, unique_texts
 from shuffle_sim.errors import ParameterError
 
 _YES, _NO = ("true", "yes", "t", "y", "1"), ("false", "no", "f", "n", "0")

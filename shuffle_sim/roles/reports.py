@@ -99,9 +99,8 @@ def read_sums(payload: Buffer, randomizer: Randomizer, reports: int) -> NDArray[
         FrameError: `wrong-length`, or `count-out-of-range` if so many reports cannot have these
             sums.
     """
-    sums = _integers(
-        payload, "<u8", randomizer.alphabet.labels
-    )  # a negative one is larger than any that may be
+    # A negative one is larger than any that may be.
+    sums = _integers(payload, "<u8", randomizer.alphabet.labels)
     # Where the largest fits the smallest room, no label need be looked at by itself.
     quick = int(sums.max(initial=0)) <= min(randomizer.least_largest_sum * reports, _LARGEST)
     if not quick and (sums > np.minimum(randomizer.largest_sums * reports, _LARGEST)).any():

@@ -22,13 +22,7 @@ from shuffle_sim.roles.pools import MessagePool, pool_of
 from shuffle_sim.roles.records import ShuffleRecord
 from shuffle_sim.sampling.kernels import with_kernel
 from shuffle_sim.sampling.randomness import Role
-from shuffle_sim.wire.frames import (
-    Frame,
-    Kind,
-    check_context,
-    parse,
-    prefix,
-)
+from shuffle_sim.wire.frames import Frame, Kind, check_context, parse, prefix
 from shuffle_sim.wire.sealing import Purpose
 
 

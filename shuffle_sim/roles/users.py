@@ -11,12 +11,7 @@ from numpy.typing import NDArray
 from shuffle_sim.arrays import Buffer, Floats, Scaled, Values, all_finite, dense
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.population import Population
-from shuffle_sim.errors import (
-    DataChangedError,
-    FrameError,
-    ParameterError,
-    RoundAbortedError,
-)
+from shuffle_sim.errors import DataChangedError, FrameError, ParameterError, RoundAbortedError
 from shuffle_sim.protocol.adversary import AttackContext
 from shuffle_sim.protocol.query import Datum
 from shuffle_sim.protocol.randomizer import Randomizer

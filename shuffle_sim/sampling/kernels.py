@@ -174,9 +174,8 @@ def rounded_sum(
     if not (compiling() and columns.flags.c_contiguous):
         moved, ups = _moved(columns, factors, scale, offset, rng)
         moved >>= _BITS
-        narrow = (MAX_STEPS + 2) * columns.shape[
-            1
-        ] < 2**31  # sums that fit the values' own type are the fastest
+        # Sums that fit the values' own type are the fastest.
+        narrow = (MAX_STEPS + 2) * columns.shape[1] < 2**31
         sums = moved.sum(axis=1, dtype=np.int32 if narrow else np.int64)
         return np.asarray(sums + np.bincount(ups // columns.shape[1], minlength=len(columns)))
     from shuffle_sim.sampling.compiled import rounded_sum as compiled

@@ -124,9 +124,8 @@ def arrange(ones: int, size: int, rng: np.random.Generator) -> Bits:
         at = places >> 3
         mask = (128 >> (places & 7)).astype(np.uint8)
         hits = np.flatnonzero(((bits[at] & mask) != 0) == wrong)
-        _, first = np.unique(
-            places[hits], return_index=True
-        )  # a place drawn twice counts once, at its first draw
+        # A place drawn twice counts once, at its first draw.
+        _, first = np.unique(places[hits], return_index=True)
         chosen = hits[np.sort(first)[:missing]]
         np.bitwise_xor.at(bits, at[chosen], mask[chosen])
         missing -= chosen.size
@@ -190,9 +189,8 @@ def _dyadic(
     if numerator in (0, 2**precision):
         return np.full(words, 0 if numerator == 0 else 2**64 - 1, np.uint64)
     result: NDArray[np.uint64] | None = None
-    for digit in range(
-        precision
-    ):  # from the least significant binary digit: u < t / 2^r, digit by digit
+    # From the least significant binary digit: u < t / 2^r, digit by digit.
+    for digit in range(precision):
         if result is None and not numerator >> digit & 1:
             continue  # below the last one-digit nothing is set yet
         draw = np.frombuffer(rng.bytes(8 * words), np.uint64)

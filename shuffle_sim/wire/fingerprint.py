@@ -67,9 +67,8 @@ def parts_of(value: Any) -> list[Any]:
     if isinstance(reduced, str):
         return [reduced]
     make, arguments, state, *items = (*reduced, None, None, None)[:5]
-    if isinstance(
-        state, dict
-    ):  # what is only remembered of earlier questions is no part of the value
+    # What is only remembered of earlier questions is no part of the value.
+    if isinstance(state, dict):
         cached = {
             name
             for kind in type(value).__mro__

@@ -89,14 +89,10 @@ def prefix(kind: Kind, context: Context, index: int, reports: int, payload_bytes
     So a large payload need not be copied to be framed or compared.
     """
     header = _HEADER.pack(context.task, context.parameters, context.round, index, reports)
-    start: bytes = msgpack.packb([VERSION, int(kind), header, b""])[
-        :-2
-    ]  # without the empty payload
-    for code, form, largest in (
-        (0xC4, ">BB", 0xFF),
-        (0xC5, ">BH", 0xFFFF),
-        (0xC6, ">BI", 0xFFFFFFFF),
-    ):
+    # Without the empty payload, which takes two bytes.
+    start: bytes = msgpack.packb([VERSION, int(kind), header, b""])[:-2]
+    heads = (0xC4, ">BB", 0xFF), (0xC5, ">BH", 0xFFFF), (0xC6, ">BI", 0xFFFFFFFF)
+    for code, form, largest in heads:
         if payload_bytes <= largest:
             start += struct.pack(form, code, payload_bytes)
             break
@@ -108,9 +104,8 @@ def frame_bytes(payload_bytes: int) -> int:
 
     4 (length) + 1 (array) + 1 (version) + 1 (kind) + 2 + 44 (header) + payload with its head.
     """
-    return (
-        53 + (2 if payload_bytes <= 0xFF else 3 if payload_bytes <= 0xFFFF else 5) + payload_bytes
-    )
+    head = 2 if payload_bytes <= 0xFF else 3 if payload_bytes <= 0xFFFF else 5
+    return 53 + head + payload_bytes
 
 
 def split_frames(batch: bytes, limit: int = MAX_FRAME) -> Iterator[memoryview]:
@@ -170,9 +165,8 @@ def parse(data: bytes | memoryview, limit: int = MAX_FRAME) -> Frame:
     task, parameters, round_index, index, reports = _HEADER.unpack(header)
     frame = Frame(Kind(kind), Context(task, round_index, parameters), index, reports, payload)
     # msgpack has longer heads for the same length: a frame that is sent twice has one form.
-    start = prefix(
-        frame.kind, frame.context, index, reports, len(payload)
-    )  # the payload is the frame's end as it is
+    # The payload is the frame's end as it is.
+    start = prefix(frame.kind, frame.context, index, reports, len(payload))
     if len(start) + len(payload) != len(data) or bytes(data[: len(start)]) != start:
         raise FrameError("non-canonical", "re-encoding gives other bytes")
     return frame

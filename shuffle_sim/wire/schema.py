@@ -190,6 +190,5 @@ def _outline(tree: Any) -> Any:
         if tree[1] == "<f8" and np.isnan(np.frombuffer(tree[3], "<f8")).any():
             raise ValueError("not a number, where numbers move")
         return tree[:3]
-    return [tree[0], *map(_outline, tree[1:])] if tree[0] == "t" else [
-        *tree[:2], *map(_outline, tree[2:])
-    ]  # fmt: skip
+    head = 1 if tree[0] == "t" else 2
+    return [*tree[:head], *map(_outline, tree[head:])]
