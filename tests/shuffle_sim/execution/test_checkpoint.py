@@ -73,6 +73,18 @@ class Asking(InProcessRuntime):
         return super().exchange(broadcast)
 
 
+def stop(folder, last, protocol=None, *, before=True, **how):
+    """Begin a run, of `interactive` by default, that ends in its `last` exchange."""
+    runtime = Stopping(last, before=before)
+    with pytest.raises(StopError):
+        run(protocol or interactive(), rows(), runtime=runtime, checkpoint=folder, **how)
+
+
+def resume(folder, protocol=None, **how):
+    """Go on with the run in a folder."""
+    return run(protocol or interactive(), rows(), checkpoint=folder, resume=True, **how)
+
+
 # Going on
 
 
@@ -84,23 +96,15 @@ def test_a_run_stopped_in_any_round_goes_on_as_if_left_alone(make, seed, before,
     alone = run(make(), rows(), seed=seed, checkpoint=tmp_path / "alone")
     for last in range(1, ROUNDS + 1):
         folder = tmp_path / str(last)
-        with pytest.raises(StopError):
-            run(make(), rows(), runtime=Stopping(last, before=before), seed=seed, checkpoint=folder)
-        if (
-            seed is None
-            # the same entropy: as much of the file of the run left alone as that of the stopped one
-            # has
-        ):
-            data = (tmp_path / "alone" / FILE).read_bytes()
-            (folder / FILE).write_bytes(data[: (folder / FILE).stat().st_size])
+        stop(folder, last, make(), before=before, seed=seed)
+        whole, here = (tmp_path / "alone" / FILE).read_bytes(), folder / FILE
+        # The same entropy: as much of the run left alone as the stopped one has.
+        if seed is None:
+            here.write_bytes(whole[: here.stat().st_size])
         asking = Asking()
-        assert outcome(
-            run(make(), rows(), runtime=asking, seed=seed, checkpoint=folder, resume=True)
-        ) == outcome(alone)
+        assert outcome(resume(folder, make(), runtime=asking, seed=seed)) == outcome(alone)
         assert asking.asked == ROUNDS - last + 1
-        assert (folder / FILE).read_bytes() == (
-            tmp_path / "alone" / FILE
-        ).read_bytes() or seed is not None
+        assert here.read_bytes() == whole or seed is not None
     if seed is not None:
         assert outcome(run(make(), rows(), seed=seed)) == outcome(alone)
 
@@ -115,35 +119,22 @@ def test_a_round_costs_the_same_on_disk_after_any_number(tmp_path):
 
 
 def test_two_runs_without_a_seed_are_not_the_same(tmp_path):
-    assert (
-        len({outcome(run(interactive(), rows(), checkpoint=tmp_path / name))[0] for name in "ab"})
-        == 2
-    )
+    both = {outcome(run(interactive(), rows(), checkpoint=tmp_path / name))[0] for name in "ab"}
+    assert len(both) == 2
 
 
 def test_a_finished_run_gives_its_result_again_and_asks_nobody(tmp_path):
     first, asking = run(interactive(), rows(), checkpoint=tmp_path), Asking()
-    assert outcome(
-        run(interactive(), rows(), runtime=asking, checkpoint=tmp_path, resume=True)
-    ) == outcome(first)
+    assert outcome(resume(tmp_path, runtime=asking)) == outcome(first)
     assert asking.asked == 0
 
 
 @pytest.mark.parametrize("fidelity", ["literal", "counts", "aggregate"])
 @pytest.mark.full
 def test_a_run_is_resumed_with_its_dropouts_and_other_workers(fidelity, tmp_path):
-    with pytest.raises(StopError):
-        run(
-            sequential(),
-            rows(),
-            runtime=Stopping(3, before=False),
-            fidelity=fidelity,
-            seed=5,
-            adversary=Dropout(0.2),
-            checkpoint=tmp_path,
-        )
     how = {"fidelity": fidelity, "seed": 5, "adversary": Dropout(0.2)}
-    resumed = run(sequential(), rows(), workers=3, checkpoint=tmp_path, resume=True, **how)
+    stop(tmp_path, 3, sequential(), before=False, **how)
+    resumed = resume(tmp_path, sequential(), workers=3, **how)
     assert outcome(resumed) == outcome(run(sequential(), rows(), **how))
     assert resumed.reports.missing > 0
 
@@ -165,18 +156,8 @@ class Follows(Adversary):
 
 
 def test_an_adversary_is_shown_the_replayed_views_too(tmp_path):
-    with pytest.raises(StopError):
-        run(
-            interactive(),
-            rows(),
-            runtime=Stopping(4, before=True),
-            seed=5,
-            adversary=Follows(),
-            checkpoint=tmp_path,
-        )
-    resumed = run(
-        interactive(), rows(), seed=5, adversary=Follows(), checkpoint=tmp_path, resume=True
-    )
+    stop(tmp_path, 4, seed=5, adversary=Follows())
+    resumed = resume(tmp_path, seed=5, adversary=Follows())
     assert outcome(resumed) == outcome(run(interactive(), rows(), seed=5, adversary=Follows()))
     assert resumed.reports.missing > 0
 
@@ -184,36 +165,16 @@ def test_an_adversary_is_shown_the_replayed_views_too(tmp_path):
 @pytest.mark.full
 def test_users_that_remember_what_they_sent_do_when_resumed(tmp_path):
     alone = run(interactive(), rows(), seed=5, adversary=Remembers())
-    with pytest.raises(StopError):
-        run(
-            interactive(),
-            rows(),
-            runtime=Stopping(4, before=True),
-            seed=5,
-            adversary=Remembers(),
-            checkpoint=tmp_path,
-        )
-    resumed = run(
-        interactive(),
-        rows(),
-        workers=2,
-        seed=5,
-        adversary=Remembers(),
-        checkpoint=tmp_path,
-        resume=True,
-    )
+    stop(tmp_path, 4, seed=5, adversary=Remembers())
+    resumed = resume(tmp_path, workers=2, seed=5, adversary=Remembers())
     assert outcome(resumed) == outcome(alone) != outcome(run(interactive(), rows(), seed=5))
 
 
 def test_every_round_is_told_again_when_a_run_is_resumed(tmp_path):
     seen = []
-    with pytest.raises(StopError):
-        run(interactive(), rows(), runtime=Stopping(4, before=True), checkpoint=tmp_path)
-    run(
-        interactive(),
-        rows(),
-        checkpoint=tmp_path,
-        resume=True,
+    stop(tmp_path, 4)
+    resume(
+        tmp_path,
         on_round=lambda index, ledger, costs, query: seen.append((index, costs.rounds)),
     )
     assert seen == [(index, index + 1) for index in range(ROUNDS)]
@@ -238,14 +199,13 @@ def test_a_charge_is_on_disk_before_anything_is_drawn(tmp_path):
     run(interactive(), rows(), runtime=witness, seed=5, checkpoint=tmp_path / "run")
     data = witness.path.read_bytes()
     assert witness.sizes == sorted(set(witness.sizes))
-    for index, size in enumerate(
-        witness.sizes
-    ):  # what was there when the users were asked is what is charged
+    # What was there when the users were asked is what is charged.
+    for index, size in enumerate(witness.sizes):
         folder = tmp_path / str(index)
         folder.mkdir()
         (folder / FILE).write_bytes(data[:size])
         with pytest.raises(RoundAbortedError, match="here") as stopped:
-            run(interactive(), rows(), runtime=Refusing(), seed=5, checkpoint=folder, resume=True)
+            resume(folder, runtime=Refusing(), seed=5)
         assert len(stopped.value.ledger.charges) == index + 1
         assert (folder / FILE).stat().st_size == size  # and the charge was not written twice
 
@@ -273,11 +233,10 @@ def test_a_round_that_would_ask_something_else_is_refused(tmp_path):
             problem=s.problem, n=s.n, rounds=s.rounds, eta=s.eta, mean=s.mean, privacy=s.privacy
         )
 
-    with pytest.raises(StopError):
-        run(wavering(), rows(), runtime=Stopping(2, before=True), seed=5, checkpoint=tmp_path)
+    stop(tmp_path, 2, wavering(), seed=5)
     ETA[0], asking = 0.25, Asking()
     with pytest.raises(ParameterError, match=r"broadcast.*the one that was charged"):
-        run(wavering(), rows(), runtime=asking, seed=5, checkpoint=tmp_path, resume=True)
+        resume(tmp_path, wavering(), runtime=asking, seed=5)
     assert asking.asked == 0
 
 
@@ -306,12 +265,10 @@ class Forgetful(Adversary):
 
 
 def test_what_goes_wrong_in_replaying_a_round_is_told(tmp_path):
-    how = {"runtime": Late(), "seed": 5, "adversary": Forgetful(), "checkpoint": tmp_path}
-    with pytest.raises(StopError):
-        run(interactive(), rows(), **how | {"runtime": Stopping(3, before=True)})
+    stop(tmp_path, 3, seed=5, adversary=Forgetful())
     REMEMBERS[0] = False
     with pytest.raises(RoundAbortedError, match="forgotten"):
-        run(interactive(), rows(), **how, resume=True)
+        resume(tmp_path, runtime=Late(), seed=5, adversary=Forgetful())
 
 
 # Killed
@@ -332,11 +289,11 @@ def attempt(ready, name, folder, seed, cut):
     """In a process of its own: start or resume the run; its outcome goes beside the checkpoint.
     `cut` dies in a write.
     """
-    protocol, resume = PROTOCOLS[name](LONG), (folder / FILE).exists()
+    protocol, begun = PROTOCOLS[name](LONG), (folder / FILE).exists()
     if cut is not None:
         die_in_write(*cut)
     ready.set()
-    result = run(protocol, rows(), seed=seed, checkpoint=folder, resume=resume)
+    result = run(protocol, rows(), seed=seed, checkpoint=folder, resume=begun)
     part = folder / "part"
     part.write_bytes(pickle.dumps(outcome(result)))
     part.rename(folder / "result")
@@ -379,9 +336,7 @@ def left_alone(name, folder, seed):
     """The outcome of the same run, begun with the same entropy and never killed."""
     (folder / "alone").mkdir()
     (folder / "alone" / FILE).write_bytes(records(folder / FILE)[0])
-    return outcome(
-        run(PROTOCOLS[name](LONG), rows(), seed=seed, checkpoint=folder / "alone", resume=True)
-    )
+    return outcome(resume(folder / "alone", PROTOCOLS[name](LONG), seed=seed))
 
 
 by_name = pytest.mark.parametrize("name", PROTOCOLS)
@@ -414,8 +369,7 @@ def test_a_run_killed_inside_its_writes_tells_the_same(name, tmp_path):
 
 def test_fresh_entropy_after_a_death_would_be_noticed(tmp_path, monkeypatch):
     alone = run(interactive(), rows(), checkpoint=tmp_path / "alone")
-    with pytest.raises(StopError):
-        run(interactive(), rows(), runtime=Stopping(3, before=True), checkpoint=tmp_path / "run")
+    stop(tmp_path / "run", 3)
     shutil.copy(tmp_path / "alone" / FILE, tmp_path / "run" / FILE)
     (tmp_path / "run" / FILE).write_bytes(b"".join(records(tmp_path / "run" / FILE)[:6]))
     kept = Checkpoint._resumed
@@ -424,10 +378,7 @@ def test_fresh_entropy_after_a_death_would_be_noticed(tmp_path, monkeypatch):
         return replace(kept(self, identity, marks), entropy=identity.entropy)
 
     monkeypatch.setattr(Checkpoint, "_resumed", forgetful)
-    assert (
-        outcome(run(interactive(), rows(), checkpoint=tmp_path / "run", resume=True))[0]
-        != outcome(alone)[0]
-    )
+    assert outcome(resume(tmp_path / "run"))[0] != outcome(alone)[0]
 
 
 # What is refused
@@ -436,15 +387,7 @@ def test_fresh_entropy_after_a_death_would_be_noticed(tmp_path, monkeypatch):
 @pytest.fixture
 def stopped(tmp_path):
     """The folder of a run stopped in its third round."""
-    with pytest.raises(StopError):
-        run(
-            interactive(),
-            rows(),
-            runtime=Stopping(3, before=True),
-            seed=5,
-            fidelity="literal",
-            checkpoint=tmp_path / "run",
-        )
+    stop(tmp_path / "run", 3, seed=5, fidelity="literal")
     return tmp_path / "run"
 
 
@@ -461,10 +404,9 @@ OTHER = {
 
 
 def test_of_another_seed_the_seed_is_named_not_the_split(stopped):
+    how = {"fidelity": "literal", "checkpoint": stopped, "resume": True}
     with pytest.raises(ParameterError, match="its seed is 5, this run's is 6"):
-        run(
-            interactive(), rows()[::-1], seed=6, fidelity="literal", checkpoint=stopped, resume=True
-        )
+        run(interactive(), rows()[::-1], seed=6, **how)
 
 
 @pytest.mark.parametrize("field", [*OTHER, "no seed", "a later round's parameter"])
@@ -477,49 +419,28 @@ def test_a_checkpoint_of_another_run_is_refused_by_its_field(field, stopped):
         **OTHER,
     }[field]
     how = {"protocol": interactive(), "data": rows(), "seed": 5, "fidelity": "literal", **changed}
-    asking = Asking()
-    with pytest.raises(
-        ParameterError,
-        match=f"checkpoint = .*: its {next(iter(changed)).replace('_', ' ')} is .*, this run's is ",
-    ):
-        run(
-            how.pop("protocol"),
-            how.pop("data"),
-            runtime=asking,
-            checkpoint=stopped,
-            resume=True,
-            **how,
-        )
+    given, asking = (how.pop("protocol"), how.pop("data")), Asking()
+    named = next(iter(changed)).replace("_", " ")
+    with pytest.raises(ParameterError, match=f"checkpoint = .*: its {named} is .*, this run's is "):
+        run(*given, runtime=asking, checkpoint=stopped, resume=True, **how)
     assert asking.asked == 0
     assert (stopped / FILE).read_bytes() == before
 
 
 @pytest.mark.parametrize("what", ["numpy", "kernel"])
 def test_what_would_draw_other_bits_is_refused(what, stopped, monkeypatch):
-    how = {"fidelity": "literal"}
     if what == "numpy":
         monkeypatch.setattr(
             "shuffle_sim.execution.identity.version",
             lambda name: "1.0" if name == "numpy" else version(name),
         )
+        protocol, field, how = interactive(), "software", {"fidelity": "literal", "seed": 5}
     else:
         shutil.rmtree(stopped)
-        with pytest.raises(StopError):
-            run(
-                sequential(),
-                rows(),
-                runtime=Stopping(3, before=True),
-                fidelity="aggregate",
-                kernel="numpy",
-                checkpoint=stopped,
-            )
-        how = {"fidelity": "aggregate", "kernel": "compiled"}
-    protocol = interactive() if what == "numpy" else sequential()
-    seed = 5 if what == "numpy" else None
-    with pytest.raises(
-        ParameterError, match=f"{'software' if what == 'numpy' else what} is .*numpy"
-    ):
-        run(protocol, rows(), seed=seed, checkpoint=stopped, resume=True, **how)
+        stop(stopped, 3, sequential(), fidelity="aggregate", kernel="numpy")
+        protocol, field, how = sequential(), what, {"fidelity": "aggregate", "kernel": "compiled"}
+    with pytest.raises(ParameterError, match=f"{field} is .*numpy"):
+        resume(stopped, protocol, **how)
 
 
 @pytest.mark.full
@@ -560,7 +481,7 @@ def test_records_that_were_moved_are_refused(change, stopped, tmp_path):
     }
     (stopped / FILE).write_bytes(b"".join(moved[change]))
     with pytest.raises(ParameterError, match="undamaged"):
-        run(interactive(), rows(), seed=5, fidelity="literal", checkpoint=stopped, resume=True)
+        resume(stopped, seed=5, fidelity="literal")
 
 
 @pytest.mark.full
@@ -569,41 +490,27 @@ def test_a_record_cut_anywhere_at_the_end_is_run_again(stopped):
     alone = outcome(run(interactive(), rows(), seed=5))
     for kept in np.random.default_rng(4).integers(first, len(data), 25):
         (stopped / FILE).write_bytes(data[:kept])
-        assert (
-            outcome(
-                run(
-                    interactive(),
-                    rows(),
-                    seed=5,
-                    fidelity="literal",
-                    checkpoint=stopped,
-                    resume=True,
-                )
-            )
-            == alone
-        )
+        assert outcome(resume(stopped, seed=5, fidelity="literal")) == alone
 
 
 def test_an_empty_journal_is_refused(stopped):
     (stopped / FILE).write_bytes(b"")
     with pytest.raises(ParameterError, match="undamaged: the beginning"):
-        run(interactive(), rows(), seed=5, fidelity="literal", checkpoint=stopped, resume=True)
+        resume(stopped, seed=5, fidelity="literal")
 
 
 def test_a_checkpoint_rolled_back_sends_the_same_bytes(stopped, tmp_path):
     older = (stopped / FILE).read_bytes()
-    finished = run(
-        interactive(), rows(), seed=5, fidelity="literal", checkpoint=stopped, resume=True
-    )
+    finished = resume(stopped, seed=5, fidelity="literal")
     later = (stopped / FILE).read_bytes()
     (stopped / FILE).write_bytes(older)
-    again = run(interactive(), rows(), seed=5, fidelity="literal", checkpoint=stopped, resume=True)
+    again = resume(stopped, seed=5, fidelity="literal")
     assert outcome(again) == outcome(finished)
     assert (stopped / FILE).read_bytes() == later
 
 
 @pytest.mark.parametrize(
-    ("folder", "resume", "message"),
+    ("folder", "going_on", "message"),
     [
         ("run", False, "a folder without a run, or given with --resume"),
         ("nothing", True, "No such file"),
@@ -615,17 +522,17 @@ def test_a_checkpoint_rolled_back_sends_the_same_bytes(stopped, tmp_path):
 )
 @pytest.mark.full
 def test_a_folder_that_does_not_fit_is_refused_and_left_alone(
-    folder, resume, message, stopped, tmp_path
+    folder, going_on, message, stopped, tmp_path
 ):
+    def there():
+        return sorted((path, path.is_file() and path.read_bytes()) for path in tmp_path.rglob("*"))
+
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").write_text("mine")
-    before = sorted((path, path.is_file() and path.read_bytes()) for path in tmp_path.rglob("*"))
+    before = there()
     with pytest.raises(ParameterError, match=message):
-        run(interactive(), rows(), seed=5, checkpoint=tmp_path / folder, resume=resume)
-    assert (
-        sorted((path, path.is_file() and path.read_bytes()) for path in tmp_path.rglob("*"))
-        == before
-    )
+        run(interactive(), rows(), seed=5, checkpoint=tmp_path / folder, resume=going_on)
+    assert there() == before
 
 
 def test_resume_needs_a_folder():
@@ -657,9 +564,9 @@ class Meanwhile(InProcessRuntime):
         self.folder, self.refused = folder, 0
 
     def exchange(self, broadcast):
-        for resume in (True, False):
+        for again in (True, False):
             with pytest.raises(ParameterError, match="no other process is using"):
-                run(interactive(), rows(), seed=5, checkpoint=self.folder, resume=resume)
+                run(interactive(), rows(), seed=5, checkpoint=self.folder, resume=again)
             self.refused += 1
         return super().exchange(broadcast)
 
@@ -668,26 +575,26 @@ def test_two_runs_cannot_use_one_checkpoint(tmp_path):
     here = Meanwhile(tmp_path)
     run(interactive(), rows(), runtime=here, seed=5, checkpoint=tmp_path)
     assert here.refused == 2 * ROUNDS
-    run(interactive(), rows(), seed=5, checkpoint=tmp_path, resume=True)  # free again
+    resume(tmp_path, seed=5)  # free again
 
 
 # Full disks
 
 
-def on_a_full_disk(pipe, folder, size, resume):
+def on_a_full_disk(pipe, folder, size, begun):
     """In a process of its own: no file may grow beyond `size` bytes."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
     asking = Asking()
     try:
-        run(interactive(), rows(), runtime=asking, seed=5, checkpoint=folder, resume=resume)
+        run(interactive(), rows(), runtime=asking, seed=5, checkpoint=folder, resume=begun)
     except CheckpointError as error:
         pipe.send((str(error), asking.asked, len(error.ledger.charges) if error.ledger else 0))
     pipe.send(None)
 
 
-def full_at(folder, size, resume):
+def full_at(folder, size, begun):
     ours, theirs = _processes.Pipe()
-    process = _processes.Process(target=on_a_full_disk, args=(theirs, folder, size, resume))
+    process = _processes.Process(target=on_a_full_disk, args=(theirs, folder, size, begun))
     process.start()
     answer = ours.recv()
     process.join()
@@ -703,7 +610,7 @@ def test_a_full_disk_stops_the_run_before_its_next_release(tmp_path):
         folder = tmp_path / str(size)
         folder.mkdir()
         (folder / FILE).write_bytes(whole[:begun])
-        message, asked, charged = full_at(folder, size, resume=True)
+        message, asked, charged = full_at(folder, size, begun=True)
         kept = (folder / FILE).read_bytes()
         assert "File too large" in message
         assert len(kept) <= size
@@ -711,20 +618,14 @@ def test_a_full_disk_stops_the_run_before_its_next_release(tmp_path):
         before_draw = "the round was not begun" in message
         assert asked == charged - before_draw
         asking = Asking()
-        assert (
-            outcome(
-                run(interactive(), rows(), runtime=asking, seed=5, checkpoint=folder, resume=True)
-            )
-            == alone
-        )
-        assert (
-            asking.asked == ROUNDS + 1 - charged
-        )  # nothing torn: whole records are kept, and only what is missing is run
+        assert outcome(resume(folder, runtime=asking, seed=5)) == alone
+        # Nothing torn: whole records are kept, and only what is missing is run.
+        assert asking.asked == ROUNDS + 1 - charged
         assert (folder / FILE).read_bytes() == whole
 
 
 def test_a_disk_too_full_to_begin_leaves_nothing(tmp_path):
-    message, asked, charged = full_at(tmp_path, 100, resume=False)
+    message, asked, charged = full_at(tmp_path, 100, begun=False)
     assert "nothing was begun" in message
     assert (asked, charged, [*tmp_path.iterdir()]) == (0, 0, [])
 
@@ -761,60 +662,17 @@ def test_different_values_have_different_fingerprints(tmp_path):
     files = [tmp_path / "a.npy", tmp_path / "b.npy"]
     for number, file in enumerate(files):
         np.save(file, np.full((3, 1), number))
+    plain = None, True, 1, 1.0, "1", b"1", -0.0, 0.0, (), [], (1,), ((1,),), {1: 2}, {2: 1}, {1}
+    zeros = np.zeros(2), np.zeros((2, 1)), np.zeros(2, np.int64)
+    made = interactive(), interactive(eta=0.25), interactive(rounds=3), sequential()
+    read = NpyFiles(files), NpyFiles(files[::-1]), NpyFiles(files[:1])
     values = [
-        *(
-            None,
-            True,
-            1,
-            1.0,
-            "1",
-            b"1",
-            -0.0,
-            0.0,
-            (),
-            [],
-            (1,),
-            ((1,),),
-            {1: 2},
-            {2: 1},
-            {1},
-            int,
-            float,
-            np.float64(1),
-        ),
-        *(
-            np.zeros(2),
-            np.zeros((2, 1)),
-            np.zeros(2, np.int64),
-            np.ones(2),
-            np.array([None, 1], object),
-        ),
-        *(
-            interactive(),
-            interactive(eta=0.25),
-            interactive(rounds=3),
-            sequential(),
-            Dropout(0.1),
-            Dropout(0.2),
-        ),
-        *(
-            InMemory(rows()),
-            InMemory(rows()[::-1]),
-            Generated(9, uniform(0)),
-            Generated(9, uniform(0.5)),
-            Generated(8, uniform(0)),
-        ),
-        *(
-            Generated(9, uniform(0), seed=1),
-            Generated(9, lambda rng, count: rng.random((count, 2))),
-        ),
-        *(
-            NpyFiles(files),
-            NpyFiles(files[::-1]),
-            NpyFiles(files[:1]),
-            np.random.default_rng(1),
-            np.random.default_rng(2),
-        ),
+        *(*plain, int, float, np.float64(1), *zeros, np.ones(2), np.array([None, 1], object)),
+        *(*made, Dropout(0.1), Dropout(0.2), InMemory(rows()), InMemory(rows()[::-1]), *read),
+        *(Generated(9, uniform(0)), Generated(9, uniform(0.5)), Generated(8, uniform(0))),
+        Generated(9, uniform(0), seed=1),
+        Generated(9, lambda rng, count: rng.random((count, 2))),
+        *map(np.random.default_rng, (1, 2)),
     ]
     assert len({fingerprint(value) for value in values}) == len(values)
     before = fingerprint(NpyFiles(files))
