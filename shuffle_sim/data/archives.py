@@ -87,9 +87,8 @@ def _members(archive: zipfile.ZipFile, most: int) -> list[zipfile.ZipInfo]:
     if len({info.filename for info in found}) != len(found):
         raise ValueError("two arrays of one name")
     # What the list says: `_member` reads no more than that of each.
-    unpacked, packed = (
-        sum(getattr(info, name) for info in found) for name in ("file_size", "compress_size")
-    )
+    unpacked = sum(info.file_size for info in found)
+    packed = sum(info.compress_size for info in found)
     if unpacked > most:
         raise ValueError(f"arrays of {unpacked:,} bytes, at most {most:,} fit")
     if unpacked > max(_SMALL, _LARGEST_RATIO * packed):

@@ -82,11 +82,8 @@ def numeric(name: str, column: NDArray[Any]) -> Floats:
         raise ParameterError(f"column {name}", str(column.dtype), "numeric")
     if not np.isfinite(column).all():
         row = int(np.argmin(np.isfinite(column)))
-        raise ParameterError(
-            f"column {name}, row {row + 1}",
-            WITHHELD,
-            "finite (no NaN, no infinity, no gaps; the first row is 1)",
-        )
+        allowed = "finite (no NaN, no infinity, no gaps; the first row is 1)"
+        raise ParameterError(f"column {name}, row {row + 1}", WITHHELD, allowed)
     return np.asarray(column, float)
 
 
@@ -98,7 +95,7 @@ def first_gap(column: NDArray[Any]) -> int | None:
 
 def gaps(column: NDArray[Any]) -> NDArray[np.bool_]:
     """Which values are missing: None, NaN or an empty text."""
-    if column.dtype.kind == "U":
+    if column.dtype.kind in "UT":
         return np.asarray(column == "")
     if column.dtype.kind == "f":
         return np.asarray(np.isnan(column))
@@ -128,9 +125,8 @@ def columns_of(path: Path, layout: Layout, texts: Sequence[str] = ()) -> dict[st
         raise
     except (OSError, ValueError, KeyError) as error:
         reason = next(iter(str(error).splitlines()), type(error).__name__)
-        raise ParameterError(
-            "file", str(path), f"a readable {path.suffix} table ({reason})"
-        ) from error
+        allowed = f"a readable {path.suffix} table ({reason})"
+        raise ParameterError("file", str(path), allowed) from error
     if not found:
         raise ParameterError("file", str(path), "a table with at least one column")
     # An .npz may hold anything: tables of other kinds are rectangular.
@@ -176,8 +172,5 @@ def demand_whole(parameter: str, names: NDArray[Any]) -> None:
     Raises:
         ParameterError: naming the row.
     """
-    missing = first_gap(names)
-    if missing is None and (empty := np.flatnonzero(names == "")).size:
-        missing = int(empty[0])
-    if missing is not None:
+    if (missing := first_gap(names)) is not None:
         raise ParameterError(f"{parameter}, row {missing + 1}", None, "given (the first row is 1)")

@@ -89,9 +89,8 @@ class InMemory(Population):
         """
         self.array = plain_array("data", data)
         if self.array.ndim == 0 or len(self.array) == 0:
-            raise ParameterError(
-                "data.shape", self.array.shape, "at least one user along the first axis"
-            )
+            allowed = "at least one user along the first axis"
+            raise ParameterError("data.shape", self.array.shape, allowed)
 
     @property
     def users(self) -> int:
@@ -152,16 +151,19 @@ class Generated(Population):
         return hashlib.sha256(b"".join(self._digests[page] for page in pages)).digest()
 
     def rows(self, start: int, stop: int) -> NDArray[Any]:
-        return _from_pages(start, stop, self.PAGE, self._rows_of_page)
+        size, parts = self.PAGE, []
+        for page in range(start // size, -(-stop // size)):
+            rows = self._rows_of_page(page)
+            parts.append(rows[max(0, start - page * size) : stop - page * size])
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def _rows_of_page(self, page: int) -> NDArray[Any]:
         if self._page is None or self._page[0] != page:
             count = min(self.PAGE, self._users - page * self.PAGE)
             made = self._make(stream(self._entropy, 0, Role.DATA, page), count)
             if len(made) != count:
-                raise ParameterError(
-                    "make", len(made), f"a function that makes {count} rows when asked for {count}"
-                )
+                allowed = f"a function that makes {count} rows when asked for {count}"
+                raise ParameterError("make", len(made), allowed)
             # One page is kept: blocks of users ask for it piece by piece.
             self._page = page, made
             if self._digests is not None:
@@ -180,15 +182,6 @@ def _hashed(rows: NDArray[Any]) -> bytes:
     found = hashlib.sha256(f"{rows.dtype.descr}{rows.shape}".encode())
     found.update(rows.reshape(-1).view(np.uint8).data)
     return found.digest()
-
-
-def _from_pages(
-    start: int, stop: int, size: int, page_rows: Callable[[int], NDArray[Any]]
-) -> NDArray[Any]:
-    parts = []
-    for page in range(start // size, -(-stop // size)):
-        parts.append(page_rows(page)[max(0, start - page * size) : stop - page * size])
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def population_of(data: "Population | ArrayLike") -> Population:

@@ -182,13 +182,10 @@ def read(
         name: Number(name=name, limits=limits) for name, limits in bounds.items()
     }
     texts = [name for name, column in stated.items() if not isinstance(column, Number)]
-    found, apart = (
-        columns_of(path, known.layout, texts),
-        [each for each in (target, person) if each],
-    )
-    names = columns or [
-        name for name in (known.columns if known.chosen else found) if name not in apart
-    ]
+    found = columns_of(path, known.layout, texts)
+    apart = [each for each in (target, person) if each]
+    every = known.columns if known.chosen else found
+    names = columns or [name for name in every if name not in apart]
     for name in (*names, *stated, *apart):
         column_in(found, name, path)
     if not names or target in names:
@@ -196,9 +193,7 @@ def read(
     if person is not None and person in (*names, target):
         raise ParameterError("person", person, "a column that is neither a feature nor the label")
     schema = Schema(
-        columns=tuple(
-            stated.get(name) or _number(name, everywhere, free=known.free) for name in names
-        ),
+        columns=tuple(stated.get(name) or _number(name, everywhere, known.free) for name in names),
         target=None if target is None else stated.get(target),
         missing=known.missing,
         layout=known.layout,
@@ -257,7 +252,7 @@ def _only_blanks(schema: Schema, rows: Floats) -> list[str]:
     return [each.name for each in schema.columns if any(known[name] for name in each.names)]
 
 
-def _number(name: str, bounds: Bounds | None, *, free: bool = False) -> Column:
+def _number(name: str, bounds: Bounds | None, free: bool = False) -> Column:
     """A number with its public bounds, which must be there unless they are to be chosen."""
     if bounds is None and free:
         return FreeNumber(name=name)

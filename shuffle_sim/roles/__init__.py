@@ -6,8 +6,8 @@ other's.
 """
 
 from shuffle_sim.roles.analyzer import Analyzer
+from shuffle_sim.roles.block_rows import CuratorShard
 from shuffle_sim.roles.channel import Directory
-from shuffle_sim.roles.curator_shard import CuratorShard
 from shuffle_sim.roles.deployment import FIDELITIES, SECURITIES, Broadcast, Deployment
 from shuffle_sim.roles.records import (
     Conclusion,

@@ -70,17 +70,10 @@ class Analyzer(Keyed):
             return None
         payload = self._spec.broadcast(self._deployment.vocabulary)
         self._context = Context.of_broadcast(self._deployment.task, self._round, payload)
-        self._opener = (
-            Opener(self._keys, self._context) if self._deployment.security == "onion" else None
-        )
-        read = (
-            self._opener.read
-            if self._opener
-            else read_view_chunk
-            if self._deployment.fidelity == "literal"
-            else read_tally
-        )
-        self._view = _View(self._spec, self._deployment.view_kind, read, self._context)
+        onion = self._deployment.security == "onion"
+        self._opener = Opener(self._keys, self._context) if onion else None
+        read = self._opener.read if self._opener else None
+        self._view = _View(self._deployment, self._spec, self._context, read)
         broadcast = Frame(Kind.ROUND, self._context, 0, 0, payload).tobytes()
         return PlannedRound(broadcast=broadcast, cohort=self._spec.cohort, event=self._spec.event)
 
@@ -99,13 +92,11 @@ class Analyzer(Keyed):
             raise RoundAbortedError("no round is planned")
         if not view:
             raise FrameError("truncated", "no view")
-        for data in split_frames(view):
-            frame = parse(data)
-            check_context(frame, self._context)
-            self._view.take(
-                # The shard that the index names must have signed it.
-                self._opened(frame, Purpose.VIEW, self._directory.shufflers, frame.index >> 16)
-            )
+        shards = self._directory.shufflers
+        # The shard that the index names must have signed it.
+        self._view.receive(
+            view, lambda frame: self._opened(frame, Purpose.VIEW, shards, frame.index >> 16)
+        )
         return self._completed()
 
     def gather(self, readings: Iterable[Reading]) -> Conclusion:
@@ -174,17 +165,22 @@ class Analyzer(Keyed):
 def reader(deployment: Deployment, broadcast: bytes) -> "_View":
     """A part of the analyzer that reads frames of a round's view where they are; none is sealed."""
     opened = deployment.opened(broadcast)
-    read = read_view_chunk if deployment.fidelity == "literal" else read_tally
-    return _View(opened, deployment.view_kind, read, opened.context)
+    return _View(deployment, opened, opened.context)
 
 
 class _View:
     """The frames of a round's view so far, in any order; each counts once."""
 
     def __init__(
-        self, spec: RoundSpec | Broadcast, kind: Kind, read: Reader, context: Context
+        self,
+        deployment: Deployment,
+        spec: RoundSpec | Broadcast,
+        context: Context,
+        read: Reader | None = None,
     ) -> None:
-        self._spec, self._kind, self._read, self._context = spec, kind, read, context
+        self._spec, self._kind, self._context = spec, deployment.view_kind, context
+        plain = read_view_chunk if deployment.fidelity == "literal" else read_tally
+        self._read: Reader = read or plain
         self._taken: dict[int, bytes] = {}
         self._size = np.zeros(spec.randomizer.alphabet.labels, np.int64)
         self._tallies: dict[int, Tally] = {}
@@ -242,8 +238,8 @@ class _View:
             tally if before is None else replace(tally, sums=before.sums + tally.sums)
         )
 
-    def receive(self, view: bytes) -> None:
-        """Add frames that nobody has opened yet.
+    def receive(self, view: bytes, opened: Callable[[Frame], Frame] = lambda frame: frame) -> None:
+        """Add frames, each as it is once `opened`.
 
         Raises:
             FrameError: if one does not belong to the view.
@@ -251,7 +247,7 @@ class _View:
         for data in split_frames(view):
             frame = parse(data)
             check_context(frame, self._context)
-            self.take(frame)
+            self.take(opened(frame))
 
     @property
     def reading(self) -> Reading:

@@ -1,12 +1,15 @@
-"""The rows of user blocks, in pieces that stay in the processor's cache."""
+"""The rows of user blocks, in pieces that stay in the processor's cache; who hosts some blocks."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
 
 from shuffle_sim.arrays import Floats
+from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.population import Population
+from shuffle_sim.errors import DataChangedError
+from shuffle_sim.protocol.release import Part
 from shuffle_sim.sampling import kernels
 
 
@@ -85,3 +88,64 @@ class BlockRows:
             chunk[...] = rows[first : first + step]
             chunks.append((start + first, chunk))
         return chunks
+
+
+class Hosting:
+    """Some blocks of rows, and the hashes of their rows as they were first read."""
+
+    def __init__(
+        self,
+        population: Population,
+        blocks: Iterable[int],
+        block_size: int,
+        contents: Mapping[int, bytes] | None = None,
+        users: int | None = None,
+    ) -> None:
+        """Take the blocks of the first `users`, or of all.
+
+        `contents` are the hashes of their rows; None: they are read now.
+        """
+        self._population, self._hosted, self._size = population, tuple(blocks), block_size
+        self._users = population.users if users is None else users
+        first = (
+            {block: population.content(*self._span(block)) for block in self._hosted}
+            if contents is None
+            else contents
+        )
+        self._contents = {block: first[block] for block in self._hosted}
+
+    def contents(self) -> dict[int, bytes]:
+        """Hashes of the rows of each block, as they were first read."""
+        return self._contents
+
+    def _span(self, block: int) -> tuple[int, int]:
+        return block * self._size, min((block + 1) * self._size, self._users)
+
+    def _demand_unchanged(self, block: int) -> None:
+        """Refuse a block after its rows were read: those that change on the way count, too.
+
+        Raises:
+            DataChangedError: rows are others than were first read.
+        """
+        first = self._contents[block]
+        if first and self._population.content(*self._span(block)) != first:
+            raise DataChangedError(block)
+
+
+class CuratorShard(Hosting):
+    """A shard of the trusted curator: blocks of rows, of which parts of statistics are computed."""
+
+    def parts(self, part: Part, cohort: Cohort) -> list[tuple[int, Floats]]:
+        """(block, part of its rows in the cohort) for each block that has some.
+
+        Raises:
+            DataChangedError: rows are others than were first read.
+        """
+        found = []
+        for block in self._hosted:
+            spans = cohort.within(*self._span(block))
+            pieces = [part(self._population.rows(low, high)) for low, high in spans]
+            self._demand_unchanged(block)
+            if pieces:
+                found.append((block, np.sum(pieces, axis=0)))
+        return found

@@ -29,16 +29,15 @@ class Inbox:
         self._cohort, self._randomizer = broadcast.cohort, broadcast.randomizer
         self._shard, self._read = shard, read
         onion = deployment.security == "onion"
-        self._whole, self._single = (
-            (Kind.BUNDLE,) * 2 if onion else (HONEST_KIND[deployment.fidelity], Kind.REPORT)
-        )
-        each = bundle_bytes(self._randomizer) if onion else self._randomizer.report_bytes
+        fidelity, randomizer = deployment.fidelity, self._randomizer
+        if onion:
+            self._whole = self._single = Kind.BUNDLE
+            honest = each = bundle_bytes(randomizer)
+        else:
+            self._whole, self._single = HONEST_KIND[fidelity], Kind.REPORT
+            honest = most_bytes(fidelity, randomizer, deployment.block_size)
+            each = randomizer.report_bytes
         self._longest = each + PACKET_MARGIN
-        honest = (
-            each
-            if onion
-            else most_bytes(deployment.fidelity, self._randomizer, deployment.block_size)
-        )
         self._largest = honest + self._longest + 2 * PACKET_MARGIN  # a frame, in its seals
         self._boxes: set[bytes] = set()
         self._seen: set[int] = set()
@@ -86,9 +85,8 @@ class Inbox:
                 self._take_packet(frame, pool)
                 return
             if frame.kind is not self._whole:
-                raise FrameError(
-                    "wrong-kind", f"{frame.kind.name} is not for the shuffler of this run"
-                )
+                found = f"{frame.kind.name} is not for the shuffler of this run"
+                raise FrameError("wrong-kind", found)
             # Else one user could bring a round to its minimum alone.
             if frame.kind is Kind.BUNDLE and frame.reports != 1:
                 raise FrameError("wrong-count", "a bundle counts for one user")
@@ -99,9 +97,8 @@ class Inbox:
             self._seen.add(frame.index)
         except FrameError as error:
             # Never more than were asked, whatever it claims.
-            dropped[error.reason] += (
-                max(1, min(claimed[1], self._asked(claimed[0]))) if claimed else 1
-            )
+            asked = min(claimed[1], self._asked(claimed[0])) if claimed else 1
+            dropped[error.reason] += max(1, asked)
 
     def _take_packet(self, packet: Frame, pool: MessagePool) -> None:
         """What one user sent on its own: counts for one report at most, whatever is inside."""
@@ -131,12 +128,10 @@ class Inbox:
         # Frame and packets together: of a block no more count than were asked.
         room = self._asked(block) - self._taken[block]
         if frame.reports > room:
-            raise FrameError(
-                "too-many-reports", f"{frame.reports} of block {block}, {room} to come"
-            )
-        pool.add(
-            (read_bundle if frame.kind is Kind.BUNDLE else read_reports)(frame, self._randomizer)
-        )
+            many = f"{frame.reports} of block {block}, {room} to come"
+            raise FrameError("too-many-reports", many)
+        read = read_bundle if frame.kind is Kind.BUNDLE else read_reports
+        pool.add(read(frame, self._randomizer))
         self._taken[block] += frame.reports
 
     def _block(self, data: memoryview) -> int:
@@ -156,6 +151,5 @@ class Inbox:
 
     def _asked(self, block: int) -> int:
         size = self._deployment.block_size
-        return sum(
-            high - low for low, high in self._cohort.within(block * size, (block + 1) * size)
-        )
+        within = self._cohort.within(block * size, (block + 1) * size)
+        return sum(high - low for low, high in within)

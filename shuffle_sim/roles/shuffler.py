@@ -112,13 +112,9 @@ class Shuffler(Keyed):
         # Its own part is on its pool already: sent, it would count twice.
         frames[self._shard] = b""
         now.parts += 1
-        routed = tuple(
-            size for target, size in enumerate(arrived.chunk_sizes) if target != self._shard
-        )
-        shares = Counter(dict(enumerate(sizes.sum(axis=1).tolist())))
-        return *frames, ShuffleRecord(
-            shares=shares, routed=routed, bytes_routed=sum(map(len, frames))
-        )
+        routed = (*arrived.chunk_sizes[: self._shard], *arrived.chunk_sizes[self._shard + 1 :])
+        shares, sent = Counter(dict(enumerate(sizes.sum(axis=1).tolist()))), sum(map(len, frames))
+        return *frames, ShuffleRecord(shares=shares, routed=routed, bytes_routed=sent)
 
     @with_kernel
     def accept(self, broadcast: bytes, frames: Iterable[bytes]) -> None:
@@ -130,17 +126,13 @@ class Shuffler(Keyed):
         now = self._at(broadcast)
         for frame in (parse(data) for data in frames if data):
             check_context(frame, now.context)
-            inner = self._opened(
-                frame, Purpose.ROUTED, self._directory.shufflers, frame.index >> 16
-            )
+            shard, part = frame.index >> 16, frame.index & 0xFFFF
+            inner = self._opened(frame, Purpose.ROUTED, self._directory.shufflers, shard)
             if inner.kind is not Kind.ROUTED:
-                raise FrameError(
-                    "wrong-kind", f"{inner.kind.name} does not come from another shard"
-                )
+                name = inner.kind.name
+                raise FrameError("wrong-kind", f"{name} does not come from another shard")
             if frame.index in now.routed:
-                raise FrameError(
-                    "duplicate-block", f"part {frame.index & 0xFFFF} of shard {frame.index >> 16}"
-                )
+                raise FrameError("duplicate-block", f"part {part} of shard {shard}")
             now.pool.take(inner.payload)
             now.routed.add(frame.index)
 
@@ -162,21 +154,17 @@ class Shuffler(Keyed):
             raise RoundAbortedError(f"round {now.context.round}: {short}; not released")
         # A view of fewer messages would be of another law than the one that is charged.
         if now.pool.size != collected.shares[self._shard]:
-            lost = (
-                f"shard {self._shard} holds {now.pool.size} of {collected.shares[self._shard]} "
-                f"messages"
-            )
+            held = f"{now.pool.size} of {collected.shares[self._shard]} messages"
+            lost = f"shard {self._shard} holds {held}"
             raise RoundAbortedError(f"round {now.context.round}: {lost}; not released")
         now.accepted = collected.accepted
         now.pool.whole = collected.shares.total()
         sizes = now.pool.view()
         if not now.pool.whole and self._shard == 0:  # a view without words says how many reported
             sizes = np.zeros((1, now.pool.each.size), np.int64)
-        now.pool.cut(
-            sizes,
-            # Index 0 cuts; 1, 2, ... are chunks: each can be made again without those before it.
-            self._deployment.stream(now.context.round, Role.SHUFFLER, self._shard << 32),
-        )
+        # Index 0 cuts; 1, 2, ... are chunks: each can be made again without those before it.
+        rng = self._deployment.stream(now.context.round, Role.SHUFFLER, self._shard << 32)
+        now.pool.cut(sizes, rng)
         self._released = now.context.round
         return ShuffleRecord(chunks=tuple(now.pool.chunk_sizes))
 
@@ -195,9 +183,8 @@ class Shuffler(Keyed):
         frames = list[bytes]()
         for index in range(start, stop):
             place = self._shard << 32 | index + 1
-            chunk = now.pool.chunk(
-                index, self._deployment.stream(now.context.round, Role.SHUFFLER, place)
-            )
+            rng = self._deployment.stream(now.context.round, Role.SHUFFLER, place)
+            chunk = now.pool.chunk(index, rng)
             name = self._shard << 16 | index
             kind, size = self._deployment.view_kind, len(chunk)
             frames += [prefix(kind, now.context, name, now.accepted, size), chunk]
@@ -217,16 +204,12 @@ class Shuffler(Keyed):
         """The round under way, begun with the first call that names it; rounds only go forward."""
         if self._round is None or self._round.broadcast != broadcast:
             begun = _Round(self._deployment, broadcast, self._shard, self._read)
-            last, asked = (
-                -1 if self._round is None else self._round.context.round,
-                begun.context.round,
-            )
+            last = -1 if self._round is None else self._round.context.round
+            asked = begun.context.round
             # The same round of other parameters would release its users' reports in two batches.
             if self._released < asked <= last:
-                raise RoundAbortedError(
-                    f"round {asked} is asked for while round {last} is under way with other "
-                    "parameters"
-                )
+                other = f"round {last} is under way with other parameters"
+                raise RoundAbortedError(f"round {asked} is asked for while {other}")
             if asked <= self._released:
                 raise RoundAbortedError(f"round {asked} was released before")
             self._round = begun
@@ -254,6 +237,6 @@ class _Round:
 
     def empty(self) -> MessagePool:
         """A pool of what the round's messages are here."""
-        return (
-            BoxPool(self._randomizer) if self._onion else pool_of(self._randomizer, self._fidelity)
-        )
+        if self._onion:
+            return BoxPool(self._randomizer)
+        return pool_of(self._randomizer, self._fidelity)

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from shuffle_sim.arrays import Buffer, Floats, Scaled, Values, all_finite, dense
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.population import Population
-from shuffle_sim.errors import DataChangedError, FrameError, ParameterError, RoundAbortedError
+from shuffle_sim.errors import FrameError, ParameterError, RoundAbortedError
 from shuffle_sim.protocol.adversary import AttackContext
 from shuffle_sim.protocol.query import Datum
 from shuffle_sim.protocol.randomizer import Randomizer
 from shuffle_sim.protocol.task import Participation
-from shuffle_sim.roles.block_rows import BlockRows, Chunk
+from shuffle_sim.roles.block_rows import BlockRows, Chunk, Hosting
 from shuffle_sim.roles.channel import Keyed
 from shuffle_sim.roles.corrupted import Corrupted, corrupted
 from shuffle_sim.roles.deployment import Broadcast, Deployment
@@ -30,7 +30,7 @@ from shuffle_sim.wire.messages import Messages, Tally, together
 from shuffle_sim.wire.sealing import Purpose, Sealer
 
 
-class UserShard(Keyed):
+class UserShard(Hosting, Keyed):
     """Hosts some blocks of users: answers a broadcast with their frames."""
 
     def __init__(
@@ -50,27 +50,18 @@ class UserShard(Keyed):
         answered for their rounds. Users that misbehave answer them again, in silence: they may
         remember what they did.
         """
+        users = deployment.protocol.users
+        super().__init__(population, blocks, deployment.block_size, contents, users)
         self._deployment = deployment
-        self._population = population
-        self._hosted = tuple(blocks)
         self._answered: Context | None = None
         self._participation = Participation()
         self._rows = BlockRows(population)
-        self._contents = (
-            {block: population.content(*self._span(block)) for block in self._hosted}
-            if contents is None
-            else {block: contents[block] for block in self._hosted}
-        )
         for broadcast in asked:
             if deployment.adversary is None:
                 self._take_part(deployment.opened(broadcast))
             else:
                 for block in self._hosted:
                     self._answer(broadcast, range(block, block + 1))
-
-    def contents(self) -> dict[int, bytes]:
-        """Hashes of the rows of each block, as they were first read."""
-        return self._contents
 
     def answer(self, broadcast: bytes, blocks: range | None = None) -> tuple[bytes, ShardRecord]:
         """The frames of this shard's users for the round, and the simulator's record of them.
@@ -166,10 +157,6 @@ class UserShard(Keyed):
         shuffler = shufflers[block % len(shufflers)]
         return Sealer(analyzer, Purpose.MESSAGE, context), Sealer(shuffler, Purpose.BUNDLE, context)
 
-    def _span(self, block: int) -> tuple[int, int]:
-        size = self._deployment.block_size
-        return block * size, min((block + 1) * size, self._deployment.protocol.users)
-
     def _chunks(self, block: int) -> Iterable[Chunk]:
         return self._rows.chunks(*self._span(block))
 
@@ -205,10 +192,8 @@ class UserShard(Keyed):
                 values = dense(values)[~np.isin(here, bad.users)]
             if len(values):
                 honest.append(_randomized(deployment.fidelity, values, randomizer, rng))
-        first_read = self._contents[block]
         # After the last row was read, and before anything leaves.
-        if first_read and self._population.content(*self._span(block)) != first_read:
-            raise DataChangedError(block)
+        self._demand_unchanged(block)
         if honest:
             frames = _honest_frame(deployment.fidelity, context, block, honest, randomizer) + frames
         asked, clipped, nonfinite = counted.tolist()
