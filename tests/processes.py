@@ -7,10 +7,17 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from shuffle_sim.execution.processes import ProcessesRuntime
 
 TESTS = Path(__file__).parent
+
+
+def python(*words: object, check: bool = False, **how: Any) -> "subprocess.CompletedProcess[str]":
+    """This Python with these words, when it has ended; in the root of the repository."""
+    command, how = [sys.executable, *map(str, words)], {"cwd": TESTS.parent, "timeout": 300, **how}
+    return subprocess.run(command, capture_output=True, text=True, check=check, **how)
 
 
 class Forked(ProcessesRuntime):

@@ -12,6 +12,7 @@ from protocols.shuffle.noisy_mean import NoisyMean
 from shuffle_sim import Privacy
 from shuffle_sim.execution.runtime import Runtime
 from shuffle_sim.protocol.adversary import Adversary
+from shuffle_sim.roles import Deployment
 
 USERS, ROUNDS = 60, 6
 PROBLEM = Problem(Logistic(), L2Ball(2, 1.0))
@@ -28,6 +29,12 @@ def rows():
 def quiet(problem, batch):
     """An average whose bits are never looked at."""
     return NoisyMean(VectorSum(n=batch, d=problem.d, g=8, b=8, norm_bound=problem.lipschitz))
+
+
+def deployed(protocol, block_size, **own):
+    """What its roles are set up with; where nothing else is said, with every message."""
+    given = {"task": bytes(16), "entropy": 5, "fidelity": "literal", **own}
+    return Deployment(protocol=protocol, block_size=block_size, **given)
 
 
 def interactive(rounds=ROUNDS, eta=0.5):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from processes import python
 
 from protocols import VectorSum
 from shuffle_sim import run
@@ -67,13 +68,7 @@ print(json.dumps(found))
 def found(tmp_path_factory):
     script = tmp_path_factory.mktemp("cluster") / "cluster.py"
     script.write_text(SCRIPT)
-    done = subprocess.run(
-        [sys.executable, str(script), COMMAND],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    done = python(script, COMMAND)
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout.splitlines()[-1])
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from processes import TESTS, soon_none
+from processes import TESTS, python, soon_none
 
 from actors.deadlines import LateError, stopped, tree, within
 from protocols import VectorSum
@@ -117,16 +117,7 @@ atexit.register(print, "Python's own are run")
 {{}}
 sys.exit({code})
 """
-    ends = [
-        subprocess.run(
-            [sys.executable, "-c", script.format(leaving)],
-            capture_output=True,
-            text=True,
-            cwd=TESTS.parent,
-            check=False,
-        )
-        for leaving in ("leave_at_exit()", "")
-    ]
+    ends = [python("-c", script.format(leaving)) for leaving in ("leave_at_exit()", "")]
     assert [each.stdout for each in ends] == ["Python's own are run\n"] * 2
     assert [each.returncode for each in ends] == [code, -signal.SIGABRT]
 
@@ -236,14 +227,7 @@ os._exit(0)
 @pytest.mark.full
 def test_references_let_go_of_while_ray_ends_do_no_harm():
     """The cause of "core worker has already been shutdown", which Ray logs: shown, too."""
-    done = subprocess.run(
-        [sys.executable, "-c", ENDING],
-        capture_output=True,
-        text=True,
-        cwd=TESTS.parent,
-        timeout=300,
-        check=False,
-    )
+    done = python("-c", ENDING)
     assert (done.stdout, done.returncode != 0) == ("our stand-in\n", True), done.stderr
 
 
@@ -296,14 +280,7 @@ cluster.shutdown()
 @pytest.mark.slow
 def test_a_node_cut_off_is_left_and_the_bytes_are_the_same():
     """Some of the roles live there; they are put back on the other node."""
-    done = subprocess.run(
-        [sys.executable, "-c", CUT_OFF],
-        capture_output=True,
-        text=True,
-        cwd=TESTS.parent,
-        timeout=300,
-        check=False,
-    )
+    done = python("-c", CUT_OFF)
     value = run(PROTOCOL, ROWS, seed=1, execution=Execution(block_size=10)).value.tobytes().hex()
     ends = {f"{roles} 1 {value}" for roles in (1, 2, 3)}  # a slow node gets fewer
     assert ends & set(done.stdout.splitlines()), done.stderr[-3000:]

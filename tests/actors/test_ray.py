@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import words
 from processes import TESTS, command, descendants, exposed, listening, soon_none
+from rounds import deployed
 
 from actors.hosts import AnalyzerActor, ShufflerActor, UserShardActor
 from actors.runtime import RayRuntime, ray
@@ -22,7 +23,7 @@ from shuffle_sim.data.population import InMemory, Population
 from shuffle_sim.errors import RoundAbortedError
 from shuffle_sim.protocol.adversary import Adversary, Chain, Dropout
 from shuffle_sim.protocol.base import Query
-from shuffle_sim.roles import Deployment, ShardRecord, ShuffleRecord
+from shuffle_sim.roles import ShardRecord, ShuffleRecord
 from shuffle_sim.wire.frames import Kind, parse, split_frames
 
 USERS = 97
@@ -33,9 +34,8 @@ ROWS = np.random.default_rng(0).normal(size=(USERS, 3)) / 2
 @pytest.fixture(scope="module", autouse=True)
 def session():
     """One Ray for all tests here; runs find it running and leave it."""
-    ray.cloudpickle.register_pickle_by_value(
-        sys.modules[__name__]
-    )  # the actors' processes do not find this module
+    # The actors' processes do not find this module.
+    ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
     host = RayRuntime()
     host._connect()
     yield
@@ -69,9 +69,8 @@ def test_one_seed_gives_one_result_in_process_and_on_actors(fidelity):
         assert (result.reports, result.privacy) == (same.reports, same.privacy)
     assert [(result.workers, result.shuffler_shards) for result in there] == [(1, 1), (4, 4)]
     assert here[0].reports.clipped > 0
-    assert (
-        run(PROTOCOL, ROWS, fidelity=fidelity, seed=8).value.tobytes() != here[0].value.tobytes()
-    )  # not blind
+    # Not blind.
+    assert run(PROTOCOL, ROWS, fidelity=fidelity, seed=8).value.tobytes() != here[0].value.tobytes()
     assert ray.is_initialized()  # it was running before: only the actors end
     assert soon_none(hosts) == []
 
@@ -81,9 +80,7 @@ def test_one_seed_gives_one_result_in_process_and_on_actors(fidelity):
 
 @pytest.mark.full
 def test_what_crosses_between_actors_is_bytes():
-    deployment = Deployment(
-        protocol=PROTOCOL, task=b"t" * 16, entropy=5, fidelity="literal", block_size=40
-    )
+    deployment = deployed(PROTOCOL, 40, task=b"t" * 16)
     shard = UserShardActor.remote(deployment, ray.put(InMemory(ROWS)), range(3))
     shuffler, analyzer = ShufflerActor.remote(deployment), AnalyzerActor.remote(deployment)
     try:
@@ -100,9 +97,8 @@ def test_what_crosses_between_actors_is_bytes():
             (Kind.REPORTS, 40),
             (Kind.REPORTS, 17),
         ]
-        assert (
-            len(frames) == record.bytes_in < USERS * (PROTOCOL.randomizer.report_bytes + 4)
-        )  # and bits are packed
+        # And bits are packed.
+        assert len(frames) == record.bytes_in < USERS * (PROTOCOL.randomizer.report_bytes + 4)
         assert (parse(view).kind, record.accepted, noted.asked) == (Kind.VIEW, USERS, USERS)
         assert ray.get(analyzer.call.remote("receive", 0, view)) is True
         assert len(hosts()) == 3
@@ -184,17 +180,8 @@ def test_attacks_by_name_do_on_ray_what_they_do_in_process():
     for runtime, workers in (("inprocess", 1), ("ray", 2)):
         listener = Listens()
         adversary = Chain(attacks([*names, "garbage:fraction=0.1"]), listener)
-        results.append(
-            run(
-                PROTOCOL,
-                ROWS,
-                runtime=runtime,
-                workers=workers,
-                adversary=adversary,
-                seed=3,
-                execution=Execution(block_size=20),
-            )
-        )
+        how = {"adversary": adversary, "seed": 3, "execution": Execution(block_size=20)}
+        results.append(run(PROTOCOL, ROWS, runtime=runtime, workers=workers, **how))
         heard.append(listener.heard)
     first, second = results
     assert first.value.tobytes() == second.value.tobytes()
@@ -322,16 +309,8 @@ def test_rays_own_handlers_below_python_are_not_set(alone):
 def test_sealed_traffic_between_actors_gives_the_plain_bits(security):
     few, rows = VectorSum(n=40, d=2, g=2, b=3), ROWS[:40, :2]
     plain = run(few, rows, seed=5, fidelity="literal", shuffler_shards=2)
-    sealed = run(
-        few,
-        rows,
-        runtime="ray",
-        workers=2,
-        shuffler_shards=2,
-        seed=5,
-        fidelity="literal",
-        security=security,
-    )
+    how = {"seed": 5, "fidelity": "literal", "shuffler_shards": 2, "security": security}
+    sealed = run(few, rows, runtime="ray", workers=2, **how)
     assert np.array_equal(sealed.value, plain.value)
     assert sealed.costs.sealing_bytes > 0
     assert sealed.reports.asked == sealed.reports.accepted == 40
@@ -339,14 +318,7 @@ def test_sealed_traffic_between_actors_gives_the_plain_bits(security):
 
 @pytest.mark.full
 def test_private_keys_stay_in_their_actors():
-    deployment = Deployment(
-        protocol=PROTOCOL,
-        task=bytes(16),
-        entropy=1,
-        fidelity="literal",
-        block_size=10,
-        security="onion",
-    )
+    deployment = deployed(PROTOCOL, 10, security="onion")
     shuffler = ShufflerActor.remote(deployment, 0)
     assert len(ray.get(shuffler.call.remote("introduce", 0)).sealing) == 32
     with pytest.raises(ray.exceptions.RayError, match="does not leave its role"):
@@ -378,16 +350,9 @@ def test_persons_give_on_ray_what_they_give_in_process(ragged):
     data = [rng.random((4 + ragged * person % 3, 1)) for person in range(40)]
     persons, protocol = Persons.in_memory(data), MeanOfPersons(n=40, g=9, b=12)
     assert persons.equal is not ragged
+    how = {"shuffler_shards": 1, "seed": 1, "fidelity": "literal"}
     alone, together = (
-        run(
-            protocol,
-            persons,
-            runtime=runtime,
-            workers=workers,
-            shuffler_shards=1,
-            seed=1,
-            fidelity="literal",
-        )
+        run(protocol, persons, runtime=runtime, workers=workers, **how)
         for runtime, workers in (("inprocess", 1), ("ray", 2))
     )
     assert (together.value, together.costs) == (alone.value, alone.costs)

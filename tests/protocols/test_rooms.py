@@ -1,10 +1,9 @@
 """What the rooms export can be imported from `protocols`; importing it loads no heavy library."""
 
-import subprocess
-import sys
 from importlib import import_module
 
 import pytest
+from processes import python
 
 import protocols
 
@@ -46,5 +45,5 @@ def test_importing_protocols_loads_no_heavy_library():
         "from protocols import L2Ball, Logistic, Problem, ShuffleLogisticRegression\n"
         "print('sklearn' in sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = python("-c", code, check=True)
     assert done.stdout == "[]\nTrue\n"

@@ -2,11 +2,10 @@
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from processes import python
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -16,13 +15,7 @@ def printed(tmp_path):
     """Run an example in an empty folder; what it prints."""
 
     def run(name, *words):
-        done = subprocess.run(
-            [sys.executable, str(EXAMPLES / name), *words],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = python(EXAMPLES / name, *words, cwd=tmp_path, timeout=None)
         assert (done.returncode, done.stderr) == (0, "")
         assert list(tmp_path.iterdir()) == []
         return done.stdout

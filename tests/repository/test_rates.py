@@ -3,12 +3,12 @@
 import dataclasses
 import json
 import math
-import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from processes import python
 
 from protocols import ShuffleGD
 from protocols.learning.baselines import Baseline
@@ -100,9 +100,8 @@ def test_three_decades_of_the_quick_methods(rates, name, seeds):
     assert found.error < 0.01
     assert not found.missed
     assert all(each.mean <= each.bound for each in found.points)
-    wrong = dataclasses.replace(
-        method, power=method.power - 0.25
-    )  # power of the check: another row of Table 1 is refused
+    # Power of the check: another row of Table 1 is refused.
+    wrong = dataclasses.replace(method, power=method.power - 0.25)
     assert rates.fitted(wrong, "n", found.points).missed
 
 
@@ -124,10 +123,8 @@ def test_studies_start_where_the_rule_says(rates):
 
 @pytest.mark.full
 def test_the_command_writes_whole_files_and_refuses_bad_input(tmp_path):
-    command = [sys.executable, str(EXAMPLES / "rates.py"), "--out", str(tmp_path / "out")]
-    done = subprocess.run(
-        [*command, "--quick", "--workers", "2"], capture_output=True, text=True, check=False
-    )
+    command = EXAMPLES / "rates.py", "--out", tmp_path / "out", "--quick"
+    done = python(*command, "--workers", 2, timeout=None)
     assert done.returncode == 0, done.stderr
     assert "SGD, linear on a ball" in done.stdout
     document = json.loads((tmp_path / "out" / "rates.json").read_text())
@@ -146,9 +143,7 @@ def test_the_command_writes_whole_files_and_refuses_bad_input(tmp_path):
         (["--workers", "0"], "at least 1"),
         (["--out", __file__], "must be a folder"),
     ):
-        done = subprocess.run(
-            [*command, "--quick", *bad], capture_output=True, text=True, check=False
-        )
+        done = python(*command, *bad)
         assert done.returncode == 2
         assert match in done.stderr
         assert "Traceback" not in done.stderr

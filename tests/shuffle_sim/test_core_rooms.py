@@ -1,11 +1,10 @@
 """What the rooms export, and that importing them loads no heavy library."""
 
-import subprocess
-import sys
 from importlib import import_module
 from pkgutil import iter_modules
 
 import pytest
+from processes import python
 
 LIGHT = ["data", "protocol", "roles", "sampling", "wire"]
 ROOMS = [*LIGHT, "attacks", "auditing", "execution", "privacy"]
@@ -29,5 +28,5 @@ def test_importing_the_rooms_loads_no_heavy_library():
     heavy = ("scipy.special", "scipy.stats", "sklearn", "pyarrow", "numba", "matplotlib", "ray")
     imports = ", ".join(f"shuffle_sim.{room}" for room in LIGHT)
     code = f"import sys, {imports}; print([name for name in {heavy} if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = python("-c", code, check=True)
     assert done.stdout == "[]\n"

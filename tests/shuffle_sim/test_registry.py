@@ -1,9 +1,7 @@
 """Names that are found, unknown, or claimed by two distributions."""
 
-import subprocess
-import sys
-
 import pytest
+from processes import python
 
 from shuffle_sim import ParameterError, ShuffleSimError
 from shuffle_sim.registry import names, registered
@@ -55,7 +53,7 @@ def test_a_name_of_two_distributions_is_refused(tmp_path):
     distribution(tmp_path, "first", {"twice": "math:pi", "alone": "math:tau"})
     distribution(tmp_path, "second", {"twice": "math:e"})
     code = f"import sys; sys.path.append({str(tmp_path)!r})\n{CLASH}"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = python("-c", code, check=True)
     alone, ours, refused = done.stdout.splitlines()
     assert (alone, "Logistic" in ours) == ("6.283185307179586", True)
     assert refused == (
@@ -70,7 +68,7 @@ def test_nothing_is_loaded_before_it_is_asked_for():
         "import sys; from shuffle_sim.registry import names, registered; names('runtime');"
         "registered('runtime', 'inprocess'); print('ray' in sys.modules, 'actors' in sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = python("-c", code, check=True)
     assert done.stdout == "False False\n"
 
 
@@ -81,7 +79,7 @@ def test_a_module_that_is_not_there_is_named(tmp_path):
         f"import sys; sys.path.append({str(tmp_path)!r})\n"
         "from shuffle_sim.registry import registered; registered('loss', 'missing')"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = python("-c", code)
     assert done.returncode == 1
     assert ShuffleSimError.__name__ in done.stderr
     assert "'shuffle_sim_nowhere' was found at nowhere" in done.stderr

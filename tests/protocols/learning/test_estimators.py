@@ -150,9 +150,8 @@ def test_as_noise_vanishes_smooth_models_are_scikit_learn_s(
     rho = math.sqrt(model.protocol_.mean.squared_noise) / np.linalg.norm(found.coef_)
     tolerance = 1 / (eta * ridge * rounds) + 4 * rho / (ridge * math.sqrt(rounds))
     assert distance(model, found) < tolerance < 0.08
-    assert (
-        distance(model, reference(*data, 1.5 * ridge)) > tolerance
-    )  # power: a larger ridge is seen
+    # Power: a larger ridge is seen.
+    assert distance(model, reference(*data, 1.5 * ridge)) > tolerance
     assert distance(model, reference(-data[0], data[1], ridge)) > tolerance
 
 

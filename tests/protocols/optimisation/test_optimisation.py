@@ -81,9 +81,11 @@ PROBLEMS = {
 def exact(protocol_of, problem, rows, rounds):
     """A sequential protocol whose every batch is the whole of `rows`, run without noise."""
     stacked = np.tile(rows, (rounds, 1))
-    return run(
-        Baseline(protocol_of(len(stacked), quiet(problem, len(rows))), "none"), stacked
-    ).value
+    return noiseless(protocol_of(len(stacked), quiet(problem, len(rows))), stacked)
+
+
+def noiseless(protocol, rows):
+    return run(Baseline(protocol, "none"), rows).value
 
 
 @pytest.mark.parametrize("kind", PROBLEMS)
@@ -102,18 +104,14 @@ def test_without_noise_every_optimiser_meets_its_textbook_bound(kind, rounds):
 
     eta = distance / (length * math.sqrt(rounds))
     common = {"problem": problem, "privacy": PRIVACY}
+    whole = problem, rows, rounds
     sgd = exact(
-        lambda n, mean: ShuffleSGD(n=n, rounds=rounds, eta=eta, mean=mean, **common),
-        problem,
-        rows,
-        rounds,
+        lambda n, mean: ShuffleSGD(n=n, rounds=rounds, eta=eta, mean=mean, **common), *whole
     )
     assert gap(sgd) <= ShuffleSGD.gap(problem, distance, eta, rounds, 0.0) + 1e-9
     gd = ShuffleGD(n=M, rounds=rounds, eta=eta, mean=quiet(problem, M), **common)
-    value = run(Baseline(gd, "none"), rows).value
-    assert np.allclose(
-        value, sgd
-    )  # without noise, and every batch the same users: the same algorithm
+    # Without noise, and every batch the same users: the same algorithm.
+    assert np.allclose(noiseless(gd, rows), sgd)
     smoothing = None if problem.smooth else 10.0
     for beta in (smoothing, 30.0):
         if beta is None and not problem.smooth:
@@ -123,22 +121,14 @@ def test_without_noise_every_optimiser_meets_its_textbook_bound(kind, rounds):
             lambda n, mean, b=beta, schedule=schedule: ShuffleACSA(
                 n=n, schedule=schedule, mean=mean, smoothing=b, **common
             ),
-            problem,
-            rows,
-            rounds,
+            *whole,
         )
-        assert (
-            gap(made)
-            <= schedule.gap + (0.0 if beta is None else problem.lipschitz**2 / (2 * beta)) + 1e-9
-        )
+        smoothed = 0.0 if beta is None else problem.lipschitz**2 / (2 * beta)
+        assert gap(made) <= schedule.gap + smoothed + 1e-9
     if problem.smooth:
         step = 1 / (2 * problem.smoothness())
-        value = run(
-            Baseline(
-                ShuffleGD(n=M, rounds=rounds, eta=step, mean=quiet(problem, M), **common), "none"
-            ),
-            rows,
-        ).value
+        gd = ShuffleGD(n=M, rounds=rounds, eta=step, mean=quiet(problem, M), **common)
+        value = noiseless(gd, rows)
         assert gap(value) <= distance**2 / (2 * step * rounds) + length * distance / rounds + 1e-9
 
 
@@ -151,13 +141,8 @@ def reference(problem, rows):
         ).fit(x, y)
         return fitted.coef_[0]
     if isinstance(problem.loss, Hinge):
-        svm = LinearSVC(
-            C=1 / (problem.ridge * m),
-            loss="hinge",
-            fit_intercept=False,
-            tol=1e-9,
-            max_iter=1_000_000,
-        )
+        how = {"loss": "hinge", "fit_intercept": False, "tol": 1e-9, "max_iter": 1_000_000}
+        svm = LinearSVC(C=1 / (problem.ridge * m), **how)
         return svm.fit(x, y).coef_[0]
     return np.linalg.solve(x.T @ x / m + problem.ridge * np.eye(problem.d), x.T @ y / m)
 
@@ -172,55 +157,28 @@ def test_without_noise_every_optimiser_finds_the_optimum(loss):
     star = reference(problem, rows)
     least = problem.risk(star, rows)
     smoothing = None if problem.smooth else 2000.0
-    beta, common = (
-        problem.smoothness(smoothing),
-        {"problem": problem, "privacy": PRIVACY, "smoothing": smoothing},
-    )
+    beta, common = problem.smoothness(smoothing), {"problem": problem, "privacy": PRIVACY}
     rounds, distance = 4000, float(np.linalg.norm(star))
     schedule = Schedule(rounds, beta, 0.0, distance)
     found = {
         "AC-SA": exact(
-            lambda n, mean: ShuffleACSA(n=n, schedule=schedule, mean=mean, **common),
-            problem,
-            rows,
-            rounds,
+            lambda n, mean: ShuffleACSA(
+                n=n, schedule=schedule, mean=mean, smoothing=smoothing, **common
+            ),
+            *(problem, rows, rounds),
         ),
     }
-
-    def descend(groups, made):
-        """Phases with ever shorter steps, each from the average before."""
-        return Phased(
-            n=sum(n for n, _ in groups), phases=[made(n, k) for k, (n, _) in enumerate(groups)]
-        )
 
     steps = [
         1 / (2 * problem.smoothness(None if problem.smooth else 10.0 * 4**k)) for k in range(7)
     ]
     times = 1200
-    sgd = descend(
-        [(times * M, None)] * len(steps),
-        lambda n, k: ShuffleSGD(
-            n=n,
-            rounds=times,
-            eta=steps[k],
-            mean=quiet(problem, M),
-            problem=problem,
-            privacy=PRIVACY,
-        ),
-    )
-    found["SGD"] = run(Baseline(sgd, "none"), np.tile(rows, (times * len(steps), 1))).value
-    gd = descend(
-        [(M, None)] * len(steps),
-        lambda n, k: ShuffleGD(
-            n=n,
-            rounds=times,
-            eta=steps[k],
-            mean=quiet(problem, M),
-            problem=problem,
-            privacy=PRIVACY,
-        ),
-    )
-    found["GD"] = run(Baseline(gd, "none"), np.tile(rows, (len(steps), 1))).value
+    for name, kind, batches in (("SGD", ShuffleSGD, times), ("GD", ShuffleGD, 1)):
+        # Phases with ever shorter steps, each from the average before.
+        n, mean = batches * M, quiet(problem, M)
+        phases = [kind(n=n, rounds=times, eta=eta, mean=mean, **common) for eta in steps]
+        made = Phased(n=n * len(steps), phases=phases)
+        found[name] = noiseless(made, np.tile(rows, (batches * len(steps), 1)))
     for name, theta in found.items():
         assert problem.risk(theta, rows) - least == pytest.approx(0.0, abs=1e-4), name
         if problem.smooth:
@@ -451,9 +409,8 @@ def test_papers_constants_run_and_carry_its_theorems():
         result = run(protocol, rows, seed=1, fidelity="aggregate")
         assert result.privacy.epsilon == protocol.privacy.epsilon
         assert np.isfinite(result.value).all()
-    with pytest.raises(
-        ParameterError, match="n b"
-    ):  # at epsilon 1 and n rounds it asks for 5.6e16 coins a coordinate
+    # At epsilon 1 and n rounds it asks for 5.6e16 coins a coordinate.
+    with pytest.raises(ParameterError, match="n b"):
         ShuffleGD.paper(n=2000, problem=problem, privacy=PRIVACY)
     sgd = ShuffleSGD.paper(n=2000, problem=problem, privacy=PRIVACY)
     scale = math.sqrt(D) * math.log(D / 1e-6)
@@ -477,9 +434,8 @@ def test_the_papers_schedule_is_refused_where_it_can_diverge():
     for sigma in (0.0, least * 0.999):
         with pytest.raises(ParameterError, match="L_t < beta a_t"):
             Schedule(rounds, beta, sigma, diameter, "paper")
-    free = object.__new__(
-        Schedule
-    )  # what the refusal is for: without noise and constraint it blows up
+    # What the refusal is for: without noise and constraint it blows up.
+    free = object.__new__(Schedule)
     for name, value in {
         "rounds": rounds,
         "beta": beta,
@@ -569,9 +525,8 @@ def test_more_phases_start_nearer_and_use_disjoint_users():
     bounds = [
         Phased.calibrated(optimiser=ShuffleACSA, phases=k, **common).bound for k in range(1, 7)
     ]
-    assert protocol.bound == pytest.approx(
-        min(bounds), rel=0.02
-    )  # chosen before bits are searched, which move rho a little
+    # Chosen before bits are searched, which move rho a little.
+    assert protocol.bound == pytest.approx(min(bounds), rel=0.02)
 
 
 def recursion(n: int, root: float) -> int:

@@ -69,9 +69,8 @@ def test_every_sound_schedule_stays_below_the_proven_bound(kind, sigma, rounds):
     default = Schedule(rounds, 1.0, sigma, problem.reach)
     found = gaps(default, problem, row, minimiser, 20)
     assert found.mean() + 5 * found.std() / math.sqrt(20) <= default.gap
-    sound = (rounds + 2) ** 1.5 * sigma / 2.0 + 1 >= 2 * (rounds + 1) / (
-        rounds + 2
-    )  # L_T >= beta a_T
+    # L_T >= beta a_T.
+    sound = (rounds + 2) ** 1.5 * sigma / 2.0 + 1 >= 2 * (rounds + 1) / (rounds + 2)
     try:
         paper = dataclasses.replace(default, kind="paper", distance=2.0)
     except ParameterError:
@@ -142,16 +141,14 @@ def test_a_loss_that_turns_nan_stops_the_run(fidelity):
     with pytest.raises(NotFiniteError, match=r"round 1: .* every user") as caught:
         run(protocol, rows, seed=1, fidelity=fidelity)
     assert caught.value.round == 1
-    assert (
-        len(caught.value.ledger.charges) == 2
-    )  # round 0 was fine, round 1 was released and counts
+    # Round 0 was fine, round 1 was released and counts.
+    assert len(caught.value.ledger.charges) == 2
 
 
 def test_a_state_that_overflows_stops_the_run():
     rows = np.tile(np.array([1.0, 0.0, 0.0, 1.0]), (300, 1))
-    problem = Problem(
-        Logistic(), L2Ball(D, 1.0), norm_bound=100.0
-    )  # noise of this size, times eta, is beyond doubles
+    # Noise of this size, times eta, is beyond doubles.
+    problem = Problem(Logistic(), L2Ball(D, 1.0), norm_bound=100.0)
     protocol = ShuffleSGD.calibrated(n=300, problem=problem, privacy=PRIVACY, batch=10, eta=1e308)
     with pytest.raises(DivergedError, match="not finite") as caught, np.errstate(all="ignore"):
         run(protocol, rows, seed=1, fidelity="aggregate")
@@ -169,9 +166,8 @@ def test_the_papers_constants_run_where_arithmetic_is_exact():
         assert result.ledger.guarantee(1e-6).epsilon < 0.1
     with pytest.raises(ParameterError, match=r"literal.*counts or aggregate"):
         run(protocol, rows, seed=1, fidelity="literal")
-    with pytest.raises(
-        ParameterError, match="n b"
-    ):  # T = n rounds: more coins than doubles count exactly
+    # T = n rounds: more coins than doubles count exactly.
+    with pytest.raises(ParameterError, match="n b"):
         ShuffleGD.paper(n=2000, problem=problem, privacy=PRIVACY)
 
 

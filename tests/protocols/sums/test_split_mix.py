@@ -59,9 +59,8 @@ def test_the_error_is_that_of_discrete_laplace_noise():
             for _ in range(draws)
         ]
     )
-    z = (np.mean(errors**2) / 2.0 - 1) / math.sqrt(
-        5 / draws
-    )  # Laplace: the square has variance 5 times its mean squared
+    # Laplace: the square has variance 5 times its mean squared.
+    z = (np.mean(errors**2) / 2.0 - 1) / math.sqrt(5 / draws)
     assert abs(z) < 4.9
     for scale in (0.7, 1.3):
         assert abs((np.mean((scale * errors) ** 2) / 2.0 - 1) / math.sqrt(5 / draws)) > 4.9

@@ -262,9 +262,8 @@ def test_admitted_rows_never_exceed_the_bound_beyond_the_margin():
     rng = np.random.default_rng(5)
     rows = rng.normal(size=(20_000, 7)) * 10.0 ** rng.integers(-5, 6, (20_000, 1))
     admitted, _ = BinomialRandomizer(7, 3, 3, 0.5, -1.0, 2.0, 1.0).admit(rows)
-    assert (
-        np.linalg.norm(dense(admitted), axis=1).max() <= 1 + 1e-14
-    )  # the accountant's margin is 1e-6
+    # The accountant's margin is 1e-6.
+    assert np.linalg.norm(dense(admitted), axis=1).max() <= 1 + 1e-14
 
 
 @pytest.mark.parametrize("largest", [0.01, 1.5, 1e6])

@@ -10,12 +10,12 @@ import sys
 import textwrap
 from collections import Counter
 from dataclasses import dataclass, replace
-from functools import partial
 from importlib.metadata import entry_points
 from itertools import product
 
 import numpy as np
 import pytest
+from runs import run
 from scipy import stats
 from scipy.special import ndtri
 
@@ -27,7 +27,7 @@ from protocols.problems.problem import Problem
 from protocols.sums.binomial import BinomialRandomizer
 from protocols.sums.buckets import BucketRandomizer
 from protocols.sums.carry import CarryRandomizer
-from shuffle_sim import Execution, Privacy, run
+from shuffle_sim import Privacy
 from shuffle_sim.arrays import dense
 from shuffle_sim.attacks import inputs
 from shuffle_sim.attacks.catalogue import attack, attacks
@@ -57,6 +57,10 @@ def named(name: str, share: float = 0.3, **options) -> Adversary:
     """The attack by name on a share of the users."""
     key = "rate" if "rate" in inspect.signature(SHIPPED[name]).parameters else "fraction"
     return attack({"name": name, key: share, **options})
+
+
+def attacked(adversary: Adversary, **how):
+    return run(PROTOCOL, ROWS, adversary=adversary, **how)
 
 
 def balanced(result):
@@ -94,14 +98,7 @@ DROPPED = {
 @pytest.mark.parametrize("name", SHIPPED)
 @pytest.mark.full
 def test_every_attack_is_accounted_for_and_its_noise_is_not(name, fidelity):
-    result = run(
-        PROTOCOL,
-        ROWS,
-        fidelity=fidelity,
-        seed=3,
-        adversary=named(name),
-        execution=Execution(block_size=16),
-    )
+    result = attacked(named(name), fidelity=fidelity, seed=3, block_size=16)
     a = balanced(result)
     assert 20 < a.corrupted < 100
     assert set(a.dropped) <= DROPPED.get(name, set())
@@ -120,21 +117,10 @@ def everything() -> Adversary:
 @pytest.mark.parametrize("fidelity", FIDELITIES)
 @pytest.mark.full
 def test_all_attacks_give_the_same_bits_on_any_workers(fidelity):
-    results = [
-        run(
-            PROTOCOL,
-            ROWS,
-            fidelity=fidelity,
-            seed=5,
-            adversary=everything(),
-            workers=w,
-            execution=Execution(block_size=16),
-        )
-        for w in (1, 3)
-    ]
+    how = {"fidelity": fidelity, "seed": 5, "block_size": 16}
+    results = [attacked(everything(), workers=workers, **how) for workers in (1, 3)]
     if fidelity == "literal":  # and in three shards of the shuffler
-        options = {"seed": 5, "execution": Execution(block_size=16), "shuffler_shards": 3}
-        results.append(run(PROTOCOL, ROWS, fidelity=fidelity, adversary=everything(), **options))
+        results.append(attacked(everything(), shuffler_shards=3, **how))
     assert len({r.value.tobytes() for r in results}) == 1
     assert all(balanced(r) == balanced(results[0]) for r in results)
     assert len(results[0].reports.dropped) >= 5
@@ -189,12 +175,7 @@ def test_the_first_of_a_chain_wraps_the_second():
             return report
 
     log = []
-    run(
-        PROTOCOL,
-        ROWS,
-        seed=1,
-        adversary=Chain(Says("a", log), Chain(Says("b", log), Says("c", log))),
-    )
+    attacked(Chain(Says("a", log), Chain(Says("b", log), Says("c", log))), seed=1)
     words = (
         [("values", w) for w in "abc"]
         + [("before", w) for w in "abc"]
@@ -205,9 +186,7 @@ def test_the_first_of_a_chain_wraps_the_second():
 
 def test_a_chain_of_nobody_corrupts_nobody():
     assert attacks([]) is None
-    alone, chained = (
-        run(PROTOCOL, ROWS, seed=1, adversary=adversary) for adversary in (None, Chain())
-    )
+    alone, chained = (attacked(adversary, seed=1) for adversary in (None, Chain()))
     assert alone.value.tobytes() == chained.value.tobytes()
     assert alone.reports == chained.reports
 
@@ -278,6 +257,11 @@ def test_what_an_attack_needs_is_checked_before_anything_starts():
 # Dropouts
 
 
+def scene_of(xs, randomizer=PROTOCOL.randomizer, **own):
+    given = {"round": 0, "block": 0, "users": np.arange(len(xs)), "query": Datum(), **own}
+    return AttackContext(randomizer=randomizer, block_rows=lambda: xs, **given)
+
+
 def missing(adversary, seeds, rows=ROWS, block_size=20):
     """Who was silent in each run."""
 
@@ -285,14 +269,7 @@ def missing(adversary, seeds, rows=ROWS, block_size=20):
     for seed in seeds:
         gone: list[int] = []
         for users in np.arange(N).reshape(-1, block_size):
-            context = AttackContext(
-                round=0,
-                block=users[0] // block_size,
-                users=users,
-                query=Datum(),
-                randomizer=PROTOCOL.randomizer,
-                block_rows=partial(rows.__getitem__, users),
-            )
+            context = scene_of(rows[users], users=users, block=users[0] // block_size)
             gone += adversary.select(context, np.random.default_rng([seed, context.block])).tolist()
         found.append(gone)
     return found
@@ -351,9 +328,8 @@ def test_the_estimate_is_unbiased_under_dropouts(name):
     sigmas = np.sqrt([protocol.randomizer.variance(int(r), np.full(r, x))[0] for r in received])
     limit = stats.norm.isf(0.5e-6) * math.sqrt(runs)  # two-sided false-alarm rate 1e-6
     assert abs((errors / sigmas).sum()) < limit
-    planned = (
-        errors - (n - received) * 0.5 * 16 / 10
-    )  # power: noise subtracted for the users planned
+    # Power: noise subtracted for the users planned.
+    planned = errors - (n - received) * 0.5 * 16 / 10
     assert abs((planned / sigmas).sum()) > limit
     everyone = errors + x * received - x * n  # power: the sum of all users is another
     assert abs((everyone / sigmas).sum()) > limit
@@ -396,9 +372,8 @@ def test_the_view_without_colluders_has_the_law_of_the_honest(fidelity):
     for seed in range(300):
         run(protocol, np.full(12, 0.5), seed=seed, adversary=colluders, fidelity=fidelity)
     honest = stats.binom.pmf(np.arange(8 * 7 * 6), 7 * 6, 0.5)
-    check_pmf(
-        np.array(colluders.rest) - 7 * 2, honest
-    )  # 7 honest users' 2 steps and noise; false-alarm rate 1e-6
+    # 7 honest users' 2 steps and noise; false-alarm rate 1e-6.
+    check_pmf(np.array(colluders.rest) - 7 * 2, honest)
     for wrong in (6, 8):  # power: the law of one user's noise less or more
         with pytest.raises(LawError):
             check_pmf(
@@ -424,17 +399,6 @@ def test_colluders_and_users_without_noise_are_not_counted_on():
 
 
 # Inputs
-
-
-def scene_of(xs, randomizer=PROTOCOL.randomizer):
-    return AttackContext(
-        round=0,
-        block=0,
-        users=np.arange(len(xs)),
-        query=Datum(),
-        randomizer=randomizer,
-        block_rows=lambda: xs,
-    )
 
 
 def test_input_attacks_compute_what_their_papers_say():
@@ -493,13 +457,8 @@ def test_a_lie_is_clipped_to_the_domain(name):
             seen.append(x)
             return call_next(x)
 
-    run(
-        PROTOCOL,
-        5 * ROWS,
-        seed=1,
-        adversary=Chain(named(name, 1.0, **options), Sees()),
-        fidelity="counts",
-    )
+    adversary = Chain(named(name, 1.0, **options), Sees())
+    run(PROTOCOL, 5 * ROWS, seed=1, adversary=adversary, fidelity="counts")
     norms = np.linalg.norm(seen, axis=1)
     assert norms.max() <= 1 + 1e-9
     assert norms.max() > 0.99
@@ -553,9 +512,8 @@ def agree(rows):
 def test_manipulation_moves_a_sum_by_its_closed_form(protocol):
     rows = manipulation_study(protocol, fraction=0.4, repeats=6, seed=1)
     assert all(agree(rows)), rows
-    wrong = [
-        replace(row, expected=row.expected * 1.3) for row in rows if row.expected
-    ]  # power: 30 % off is caught
+    # Power: 30 % off is caught.
+    wrong = [replace(row, expected=row.expected * 1.3) for row in rows if row.expected]
     assert not any(agree(wrong))
 
 
@@ -602,23 +560,10 @@ def test_no_attacker_counts_for_more_than_one_report(name):
     cruel = named(name, 0.3)
     silent = named(name, 0.3)
     silent.silent = True
-    result = run(
-        PROTOCOL,
-        ROWS,
-        seed=9,
-        adversary=Chain(cruel, Keeps()),
-        fidelity="counts",
-        execution=Execution(block_size=50),
-    )
+    how = {"seed": 9, "fidelity": "counts", "block_size": 50}
+    result = attacked(Chain(cruel, Keeps()), **how)
     with_attack = seen["tally"]
-    run(
-        PROTOCOL,
-        ROWS,
-        seed=9,
-        adversary=Chain(silent, Keeps()),
-        fidelity="counts",
-        execution=Execution(block_size=50),
-    )
+    attacked(Chain(silent, Keeps()), **how)
     added = with_attack.sums - seen["tally"].sums
     assert with_attack.reports - seen["tally"].reports <= result.reports.corrupted
     assert added.min() >= 0
@@ -694,9 +639,8 @@ def test_privacy_by_honest_fraction_is_in_order_and_exact():
         assert row.paper * (1 + 1e-9) >= row.proven >= row.exact > row.empirical > 0
         assert row.paper == pytest.approx(rows[0].proven / row.fraction)
     assert [row.proven for row in rows] == sorted(row.proven for row in rows)
-    careful = ScalarSum(
-        n=60, g=protocol.g, b=protocol.b, honest_fraction=0.5
-    )  # what was assumed does not count, what is there does
+    # What was assumed does not count, what is there does.
+    careful = ScalarSum(n=60, g=protocol.g, b=protocol.b, honest_fraction=0.5)
     assert [row.proven for row in privacy_study(careful, fractions, repeats=100, seed=1)] == [
         row.proven for row in rows
     ]
@@ -746,9 +690,8 @@ def test_the_least_honest_fraction_holds_and_is_not_far_off():
     least = least_honest_fraction(users, batch, 1 / 3, failure)
     below = int((smallest < least - 1e-9).sum())
     assert stats.binom.sf(below - 1, 20_000, failure) > 1e-6  # false-alarm rate 1e-6
-    assert (
-        smallest < least + 1 / batch - 1e-9
-    ).mean() > failure  # power: one user more would not hold
+    # Power: one user more would not hold.
+    assert (smallest < least + 1 / batch - 1e-9).mean() > failure
     assert least_honest_fraction(100, 100, 0.3) == 0.7
     assert least_honest_fraction(100, 10, 0.0) == 1.0
     assert least_honest_fraction(100, 10, 1.0) == 0.0

@@ -152,9 +152,8 @@ def test_the_history_ends_at_the_result_and_epsilon_never_falls(printed, protoco
         values = [getattr(moment, name) for moment in history]
         assert values == sorted(values)
     assert found["sequentially_interactive"] == (protocol != "shuffle-gd")
-    assert (history[0].epsilon == history[-1].epsilon) == (
-        protocol != "shuffle-gd"
-    )  # disjoint users compose in parallel
+    # Disjoint users compose in parallel.
+    assert (history[0].epsilon == history[-1].epsilon) == (protocol != "shuffle-gd")
 
 
 def test_the_first_loss_is_that_of_the_start(printed):

@@ -61,9 +61,8 @@ def test_scaled_rows_lie_in_the_unit_ball(name):
     table = bundled(name)
     scaled = table.scaled()
     assert np.linalg.norm(scaled, axis=1).max() <= 1 + 1e-12
-    assert np.abs(scaled).max() * np.sqrt(SHAPES[name][1]) == pytest.approx(
-        1, abs=0.2
-    )  # the range is used
+    # The range is used.
+    assert np.abs(scaled).max() * np.sqrt(SHAPES[name][1]) == pytest.approx(1, abs=0.2)
     assert f"{SHAPES[name][1]} columns" in table.scaling
 
 

@@ -441,9 +441,8 @@ def noiseless(kind, n, **changed):
 @pytest.mark.wheel
 @pytest.mark.parametrize("fidelity", ["counts", "aggregate"])
 def test_rows_above_the_norm_bound_are_scaled_to_it_and_counted(fidelity):
-    rows = np.array(
-        [[0.0, 0.0], [1.2, 1.6], [3.0, 4.0], [-2.0 - 1e-9, 0.0], [2e5, -1e5]]
-    )  # norms 0, 2, 5, 2 + 1e-9, 2.2e5
+    # Norms 0, 2, 5, 2 + 1e-9, 2.2e5.
+    rows = np.array([[0.0, 0.0], [1.2, 1.6], [3.0, 4.0], [-2.0 - 1e-9, 0.0], [2e5, -1e5]])
     result = run(noiseless(VectorSum, 5, norm_bound=2.0), rows, fidelity=fidelity, seed=1)
     assert (result.reports.clipped, result.reports.accepted, result.reports.nonfinite) == (3, 5, 0)
     expected = np.array([1.2 + 1.2 - 2 + 4 / 5**0.5, 1.6 + 1.6 - 2 / 5**0.5])

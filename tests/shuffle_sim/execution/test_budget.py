@@ -3,14 +3,12 @@
 import errno
 import fcntl
 import os
-import subprocess
-import sys
 import threading
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
+from processes import TESTS, python
 from rounds import PRIVACY, USERS, interactive, rows, sequential
 
 from protocols import (
@@ -533,14 +531,7 @@ print(day, died, len(charged), most)
 @pytest.mark.full
 def test_killed_twenty_times_the_file_never_counts_too_little(tmp_path):
     """By SIGKILL at a random line of what charges and draws; each run is then resumed."""
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(tmp_path), "7"],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-        cwd=Path(__file__).parents[2],
-    )
+    done = python("-c", PROGRAM, tmp_path, 7, cwd=TESTS)
     assert done.returncode == 0, done.stderr
     days, died, charged, _ = map(int, done.stdout.split())
     assert died == 20

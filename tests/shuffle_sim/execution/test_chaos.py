@@ -113,9 +113,8 @@ def test_attackers_go_on_on_another_actor_and_when_resumed(name, tmp_path):
     result = chaos(Frail, diary, protocol(9), rows(), adversary=attacked(), **how)
     assert (diary.died, violations(result, diary, alone)) == (2, [])
     assert alone.reports.corrupted > 0
-    (tmp_path / FILE).write_bytes(
-        b"".join(records(tmp_path / FILE)[: 1 + 2 * 5])
-    )  # as it was after five rounds
+    # As it was after five rounds.
+    (tmp_path / FILE).write_bytes(b"".join(records(tmp_path / FILE)[: 1 + 2 * 5]))
     resumed = run(
         protocol(9),
         rows(),

@@ -10,8 +10,6 @@ import resource
 import shutil
 import signal
 import stat
-import subprocess
-import sys
 import threading
 from dataclasses import replace
 from importlib.metadata import version
@@ -20,8 +18,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from processes import TESTS
-from rounds import PROTOCOLS, ROUNDS, Remembers, interactive, outcome, records, rows, sequential
+from processes import TESTS, python
+from rounds import (
+    PROTOCOLS,
+    ROUNDS,
+    Remembers,
+    deployed,
+    interactive,
+    outcome,
+    records,
+    rows,
+    sequential,
+)
 from runs import run
 
 from protocols import ShuffleSGD
@@ -35,7 +43,6 @@ from shuffle_sim.execution.engine import _identity, _Kept
 from shuffle_sim.execution.inprocess import InProcessRuntime
 from shuffle_sim.execution.journal import FILE
 from shuffle_sim.protocol.adversary import Adversary, Dropout
-from shuffle_sim.roles import Deployment
 from shuffle_sim.wire.fingerprint import fingerprint
 
 every_protocol = pytest.mark.parametrize("make", PROTOCOLS.values(), ids=PROTOCOLS)
@@ -447,10 +454,7 @@ def test_what_would_draw_other_bits_is_refused(what, stopped, monkeypatch):
 def test_a_flipped_bit_anywhere_is_refused(stopped):
     data = (stopped / FILE).read_bytes()
     rng, refused = np.random.default_rng(3), 0
-    deployment = Deployment(
-        protocol=interactive(), task=bytes(16), entropy=5, fidelity="literal", block_size=4
-    )
-    identity = _identity(deployment, InMemory(rows()), _Kept(5, None, False, None))
+    identity = _identity(deployed(interactive(), 4), InMemory(rows()), _Kept(5, None, False, None))
     for place in range(len(data)):
         flipped = bytearray(data)
         flipped[place] ^= 1 << int(rng.integers(8))
@@ -708,13 +712,7 @@ def test_another_way_to_add_up_is_another_run():
         pytest.skip("no OpenBLAS for x86")
     code = "from shuffle_sim.execution.identity import _rounded; print(_rounded())"
     found = [
-        subprocess.run(
-            [sys.executable, "-c", code],
-            env={**os.environ, "OPENBLAS_CORETYPE": core},
-            capture_output=True,
-            check=True,
-            text=True,
-        ).stdout
+        python("-c", code, env={**os.environ, "OPENBLAS_CORETYPE": core}, check=True).stdout
         for core in ("Prescott", "Haswell")
     ]
     assert found[0] != found[1]

@@ -2,12 +2,12 @@
 
 import importlib.util
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from processes import python
 
 import protocols
 from shuffle_sim import Execution, ParameterError, run
@@ -207,10 +207,8 @@ def printed(folder, source, *flags):
     folder.mkdir()
     (folder / "acme.py").write_text(source)
     places = os.pathsep.join([str(folder), str(Path(protocols.__file__).parents[1])])
-    command = [sys.executable, *flags, "-c", PRINTS]
     environment = {**os.environ, "PYTHONPATH": places, "PYTHONHASHSEED": str(len(flags))}
-    ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    return ran.stdout
+    return python(*flags, "-c", PRINTS, env=environment, check=True).stdout
 
 
 @pytest.mark.full
@@ -237,13 +235,8 @@ def test_a_source_changed_after_its_import_is_not_what_runs(tmp_path):
     places = os.pathsep.join([str(tmp_path / "edited"), str(Path(protocols.__file__).parents[1])])
     for flags in ([], ["-O"]):
         (tmp_path / "edited/acme.py").write_text(ACME)
-        ran = subprocess.run(
-            [sys.executable, "-B", *flags, "-c", late],
-            env={**os.environ, "PYTHONPATH": places},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
+        environment = {**os.environ, "PYTHONPATH": places}
+        ran = python("-B", *flags, "-c", late, env=environment, check=True).stdout
         edited = printed(tmp_path / f"new{len(flags)}", ACME.replace("FACTOR *", "2 *"), *flags)
         bent = {text.partition("acme.bent ")[2][:16] for text in (ran, edited)}
         assert len(bent) == 2

@@ -5,7 +5,6 @@ table of faults in the docs.
 import ast
 import os
 import re
-import subprocess
 import sys
 import time
 from uuid import uuid4
@@ -13,8 +12,8 @@ from uuid import uuid4
 import numpy as np
 import pytest
 from mortal import Chaotic, Diary, Frail, chaos
-from processes import TESTS, Watched, soon_none
-from rounds import ROUNDS, interactive, outcome, records, rows
+from processes import TESTS, Watched, python, soon_none
+from rounds import ROUNDS, deployed, interactive, outcome, records, rows
 
 from actors.runtime import _LOST, RayRuntime, ray
 from protocols import VectorSum
@@ -27,14 +26,12 @@ from shuffle_sim.execution.inprocess import InProcessRuntime
 from shuffle_sim.execution.journal import FILE
 from shuffle_sim.execution.runtime import ATTEMPTS, HostLostError
 from shuffle_sim.protocol.base import Datum
-from shuffle_sim.roles import Analyzer, Deployment, Shuffler, UserShard
+from shuffle_sim.roles import Analyzer, Shuffler, UserShard
 from shuffle_sim.wire.codec import encode
 from shuffle_sim.wire.frames import Context, Frame, Kind
 
 PROTOCOL = VectorSum(n=20, d=2, g=4, b=7)
-DEPLOYMENT = Deployment(
-    protocol=PROTOCOL, task=bytes(16), entropy=5, fidelity="literal", block_size=8
-)
+DEPLOYMENT = deployed(PROTOCOL, 8)
 ROWS = np.zeros((20, 2))
 
 
@@ -187,15 +184,9 @@ def test_a_shuffler_put_back_releases_the_same_round_alone():
 
 
 def test_an_analyzer_put_back_has_the_state_of_the_one_before():
-    protocol = interactive()
-    deployment = Deployment(
-        protocol=protocol, task=bytes(16), entropy=5, fidelity="literal", block_size=8
-    )
-    users, shuffler, analyzer = (
-        UserShard(deployment, InMemory(rows()), range(8)),
-        Shuffler(deployment),
-        Analyzer(deployment),
-    )
+    deployment = deployed(interactive(), 8)
+    users = UserShard(deployment, InMemory(rows()), range(8))
+    shuffler, analyzer = Shuffler(deployment), Analyzer(deployment)
     over = []
     while (plan := analyzer.plan()) is not None:
         assert Analyzer(deployment, over).plan() == plan
@@ -244,14 +235,8 @@ print(run(interactive(), rows(), seed=5, runtime=Headless(), workers=2, checkpoi
 def test_a_run_whose_ray_dies_fails_and_is_resumed(tmp_path):
     environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
     environment["PYTHONPATH"] = str(TESTS)
-    done = subprocess.run(
-        [sys.executable, "-c", RAYLET, tmp_path],
-        env=environment,
-        capture_output=True,
-        timeout=300,
-        check=False,
-    )
-    assert (done.returncode != 0, b"Result(" in done.stdout) == (True, False)
+    done = python("-c", RAYLET, tmp_path, env=environment)
+    assert (done.returncode != 0, "Result(" in done.stdout) == (True, False)
     assert len(records(tmp_path / FILE)) == 1 + 2 * 2 + 1  # two rounds over, one charged
     resumed = run(interactive(), rows(), seed=5, checkpoint=tmp_path, resume=True)
     assert outcome(resumed) == outcome(run(interactive(), rows(), seed=5))

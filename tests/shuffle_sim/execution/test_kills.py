@@ -7,11 +7,9 @@ releases goes to a file, as soon as `run` returns.
 
 import json
 import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
+from processes import TESTS, python
 
 PROGRAM = """
 import json, os, signal, sys
@@ -97,15 +95,8 @@ print(json.dumps(found))
 @pytest.fixture(scope="module")
 def kills(tmp_path_factory):
     """By algorithm and defect: what a child and two resumed runs left at each moment."""
-    tests = Path(__file__).parents[2]
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(tmp_path_factory.mktemp("kills"))],
-        env={**os.environ, "PYTHONPATH": str(tests), "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
+    environment = {**os.environ, "PYTHONPATH": str(TESTS), "OMP_NUM_THREADS": "1"}
+    done = python("-c", PROGRAM, tmp_path_factory.mktemp("kills"), env=environment)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

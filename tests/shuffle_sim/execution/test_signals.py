@@ -53,9 +53,8 @@ def stopped(folder, runtime, rounds, number, delay):
         message,
     )
     charged = len(records(folder / FILE)) // 2 if (folder / FILE).exists() else 0
-    assert (
-        charged <= int(found[2] or 0) <= charged + 1
-    )  # what is on disk, and one that was about to be
+    # What is on disk, and one that was about to be.
+    assert charged <= int(found[2] or 0) <= charged + 1
     return True
 
 

@@ -131,9 +131,8 @@ def test_disjoint_cohorts_compose_in_parallel_others_not():
         ledger.charge(Cohort.of(start, start + 10_000), VECTOR)
     assert ledger.guarantee(1e-6).epsilon == one
     assert ledger.sequentially_interactive
-    ledger.charge(
-        Cohort.of(9_999, 19_999), VECTOR
-    )  # users 10,000 to 19,998 a second time, 9,999 too
+    # Users 10,000 to 19,998 a second time, 9,999 too.
+    ledger.charge(Cohort.of(9_999, 19_999), VECTOR)
     assert ledger.guarantee(1e-6).epsilon == epsilon((VECTOR, 2)) > one
     assert not ledger.sequentially_interactive
 

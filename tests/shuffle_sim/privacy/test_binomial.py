@@ -59,9 +59,8 @@ def exact_delta(m: int, p: float, shift: int, epsilon: float) -> mpmath.mpf:
 )
 def test_delta_is_the_definition_rounded_outward(m, p, shift, epsilon):
     with mpmath.workdps(40):
-        truth = min(
-            exact_delta(m, p, shift, epsilon), mpmath.mpf(1)
-        )  # forty digits may add up to a little more than one
+        # Forty digits may add up to a little more than one.
+        truth = min(exact_delta(m, p, shift, epsilon), mpmath.mpf(1))
         found = binomial.delta(m, p, shift, epsilon)
         assert truth <= found <= truth + mpmath.mpf(1e-10)
 

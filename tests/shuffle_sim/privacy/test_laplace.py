@@ -109,9 +109,8 @@ def test_one_release_is_pure_but_for_the_statistical_security():
     assert accountant.get_delta(1.0 + 1e-12) == pytest.approx(
         (1 + math.e) * 2**-AT_THE_POINT.security, rel=1e-6
     )
-    assert (
-        accountant.get_epsilon(1e-12) == math.inf
-    )  # below what the messages may tell beside their sum
+    # Below what the messages may tell beside their sum.
+    assert accountant.get_epsilon(1e-12) == math.inf
     assert "security 2^-41.3" in accountant.basis
 
 
@@ -160,9 +159,8 @@ def test_the_vector_bound_is_above_exact_epsilons():
         exact_product_epsilon(rate, shifts, 1e-4)
         for shifts in ([20, 0, 0, 0], [10, 10, 10, 10], [14, 14, 0, 0], [17, 9, 4, 4])
     ]
-    assert (
-        max(exact) <= stated <= 1.3 * max(exact)
-    )  # shifts rounded at their worst and the conversion cost the rest
+    # Shifts rounded at their worst and the conversion cost the rest.
+    assert max(exact) <= stated <= 1.3 * max(exact)
 
 
 @pytest.mark.full

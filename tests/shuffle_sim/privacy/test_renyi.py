@@ -203,9 +203,8 @@ def test_epsilon_and_delta_are_inverse_to_each_other(m, p, g, d):
 
 
 def test_what_no_epsilon_can_cover_is_said():
-    assert (
-        epsilon_few_coins(1e-4, 10, 0.5, 2, 2) == math.inf
-    )  # the count 0 has probability 1e-3 and betrays who sent none
+    # The count 0 has probability 1e-3 and betrays who sent none.
+    assert epsilon_few_coins(1e-4, 10, 0.5, 2, 2) == math.inf
     assert delta_few_coins(50.0, 10, 0.5, 2, 2) >= exact_in_one_dimension(10, 0.5, 2, 50.0) > 1e-3
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rounds import deployed
 
 from protocols import (
     CarryVectorSum,
@@ -33,14 +34,7 @@ from shuffle_sim.wire.codec import encode
 from shuffle_sim.wire.frames import Context, Frame, Kind
 
 PROTOCOL = VectorSum(n=50, d=2, g=3, b=9)
-DEPLOYMENT = Deployment(
-    protocol=PROTOCOL,
-    task=bytes(16),
-    entropy=1,
-    fidelity="aggregate",
-    block_size=10,
-    agreed=task_of(PROTOCOL),
-)
+DEPLOYMENT = deployed(PROTOCOL, 10, fidelity="aggregate", agreed=task_of(PROTOCOL))
 
 
 def broadcast(spec: RoundSpec, index: int = 0) -> bytes:

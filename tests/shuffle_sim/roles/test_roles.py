@@ -3,15 +3,14 @@ and is not.
 """
 
 import pickle
-import subprocess
-import sys
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-from rounds import ROUNDS, interactive
+from processes import python
+from rounds import ROUNDS, deployed, interactive
 from rounds import rows as rounds_rows
 from scipy.stats import norm
 
@@ -35,7 +34,6 @@ from shuffle_sim.protocol.base import Datum
 from shuffle_sim.roles import (
     FIDELITIES,
     Analyzer,
-    Deployment,
     ShardRecord,
     Shuffler,
     UserShard,
@@ -81,14 +79,8 @@ class Watches(Adversary):
 
 
 def deploy(fidelity="literal", adversary=None, protocol=PROTOCOL, entropy=7):
-    return Deployment(
-        protocol=protocol,
-        task=TASK,
-        entropy=entropy,
-        fidelity=fidelity,
-        block_size=BLOCK,
-        adversary=adversary,
-    )
+    own = {"task": TASK, "entropy": entropy, "fidelity": fidelity, "adversary": adversary}
+    return deployed(protocol, BLOCK, **own)
 
 
 def ask(fidelity="literal", adversary=None, rows=ROWS, protocol=PROTOCOL):
@@ -182,9 +174,8 @@ def test_only_the_cohort_answers_at_the_cost_of_the_formula(ranges):
 @pytest.mark.parametrize("ranges", [((0, 21),), ((2, 5), (9, 12)), ((7, 8), (15, 17))])
 def test_each_user_answers_with_its_own_row(ranges):
     rows = np.zeros((N, D))
-    rows[range(N), np.arange(N) % D] = (
-        np.arange(N) // D % 5 / 2 - 1
-    )  # multiples of a rounding step: nothing is random
+    # Multiples of a rounding step: nothing is random.
+    rows[range(N), np.arange(N) % D] = np.arange(N) // D % 5 / 2 - 1
     cohort, deployment = Cohort(ranges), deploy("counts")
     payload = encode((cohort, Datum(), replace(RANDOMIZER, b=1, p=1e-12), 1))
     broadcast = Frame(Kind.ROUND, Context.of_broadcast(TASK, 0, payload), 0, 0, payload).tobytes()
@@ -700,9 +691,8 @@ def test_the_estimate_is_unbiased_for_the_users_that_report(fidelity):
     limit = norm.isf(0.5e-6) * error  # two-sided false-alarm rate 1e-6
     assert abs(mean - xs[gone:].sum()) < limit
     assert abs(mean - xs.sum()) > limit  # power: the sum over all users is another
-    assert (
-        abs(mean - gone * 16 * 0.5 / 8 - xs[gone:].sum()) > limit
-    )  # power: noise subtracted for n users
+    # Power: noise subtracted for n users.
+    assert abs(mean - gone * 16 * 0.5 / 8 - xs[gone:].sum()) > limit
 
 
 @pytest.mark.parametrize("fidelity", FIDELITIES)
@@ -877,7 +867,5 @@ def test_a_role_s_process_loads_no_heavy_library():
         f"import sys, protocols, shuffle_sim.roles; print([name for name in {heavy} if name in "
         f"sys.modules])"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
-    )
+    done = python("-c", code, check=True)
     assert done.stdout == "[]\n"

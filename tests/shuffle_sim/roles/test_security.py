@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from rounds import deployed
 from runs import run
 
 from protocols import VectorSum
@@ -21,7 +22,7 @@ from shuffle_sim.execution.costs import users_to_shuffler
 from shuffle_sim.execution.inprocess import InProcessRuntime
 from shuffle_sim.execution.runtime import HostLostError
 from shuffle_sim.protocol.adversary import Adversary
-from shuffle_sim.roles import Analyzer, Deployment, Directory, Shuffler, UserShard
+from shuffle_sim.roles import Analyzer, Directory, Shuffler, UserShard
 from shuffle_sim.roles.onion import BoxPool, box_bytes, bundle_bytes, read_boxes
 from shuffle_sim.wire.frames import Context, Frame, Kind, frame_bytes, parse, split_frames
 from shuffle_sim.wire.sealing import SEAL, KeyPair, Purpose, Sealer
@@ -35,17 +36,8 @@ class Setting:
     """Users, shuffler and analyzer who have met, and one round's answers."""
 
     def __init__(self, security, shards=1, fidelity="literal"):
-        deployment = Deployment(
-            protocol=VECTOR,
-            task=bytes(16),
-            entropy=1,
-            fidelity=fidelity,
-            block_size=2,
-            adversary=None,
-            kernel="numpy",
-            shuffler_shards=shards,
-            security=security,
-        )
+        how = {"fidelity": fidelity, "shuffler_shards": shards, "security": security}
+        deployment = deployed(VECTOR, 2, **how)
         self.users = UserShard(deployment, InMemory(ROWS), range(3))
         self.shufflers = [Shuffler(deployment, shard) for shard in range(shards)]
         self.analyzer = Analyzer(deployment)
@@ -438,44 +430,21 @@ def test_a_lost_role_gets_new_keys_and_the_round_its_result(security, method):
 @pytest.mark.parametrize("security", ["transport", "onion"])
 def test_users_that_misbehave_come_back_before_any_round(security):
     flaky = Flaky("answer")
-    sealed = run(
-        VECTOR,
-        ROWS,
-        seed=1,
-        fidelity="literal",
-        security=security,
-        adversary=Garbage(),
-        runtime=flaky,
-    )
+    how = {"seed": 1, "fidelity": "literal", "adversary": Garbage()}
+    sealed = run(VECTOR, ROWS, **how, security=security, runtime=flaky)
     assert flaky.lost
     assert sealed.reports.accepted + sum(sealed.reports.dropped.values()) == N
 
 
 def test_a_sealed_run_is_resumed_with_what_its_analyzer_dropped(tmp_path):
+    how = {"seed": 1, "adversary": Garbage(), "checkpoint": tmp_path}
     whole, again = (
-        run(
-            VECTOR,
-            ROWS,
-            seed=1,
-            security="onion",
-            adversary=Garbage(),
-            checkpoint=tmp_path,
-            resume=resume,
-        )
-        for resume in (False, True)
+        run(VECTOR, ROWS, **how, security="onion", resume=resume) for resume in (False, True)
     )
     assert np.array_equal(whole.value, again.value)
     assert whole.reports == again.reports
     with pytest.raises(ParameterError, match="security"):
-        run(
-            VECTOR,
-            ROWS,
-            seed=1,
-            fidelity="literal",
-            adversary=Garbage(),
-            checkpoint=tmp_path,
-            resume=True,
-        )
+        run(VECTOR, ROWS, **how, fidelity="literal", resume=True)
 
 
 @pytest.mark.parametrize("security", ["transport", "onion"])
@@ -497,17 +466,12 @@ def test_a_sealed_run_is_resumed_with_what_its_analyzer_dropped(tmp_path):
 @pytest.mark.full
 def test_every_attack_is_accounted_for_under_seal(attack, security):
     # The engine stops a run in which what was sent is not accounted for.
-    plain, sealed = (
-        run(
-            VECTOR,
-            ROWS,
-            seed=3,
-            fidelity="literal",
-            adversary=attacks([f"{attack}:fraction=0.5"]),
-            security=each,
-        ).reports
+    how = {"seed": 3, "fidelity": "literal"}
+    found = (
+        run(VECTOR, ROWS, **how, adversary=attacks([f"{attack}:fraction=0.5"]), security=each)
         for each in ("none", security)
     )
+    plain, sealed = (each.reports for each in found)
     assert (sealed.asked, sealed.extra, sealed.corrupted) == (
         plain.asked,
         plain.extra,

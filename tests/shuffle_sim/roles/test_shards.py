@@ -9,6 +9,7 @@ from itertools import permutations
 
 import numpy as np
 import pytest
+from rounds import deployed
 from scipy.stats import hypergeom
 
 from protocols import VectorSum
@@ -26,7 +27,7 @@ from shuffle_sim.privacy.events import NonPrivateEvent
 from shuffle_sim.protocol.adversary import Dropout
 from shuffle_sim.protocol.base import Datum, Protocol, RoundSpec, check_rows
 from shuffle_sim.protocol.randomizer import Randomizer
-from shuffle_sim.roles import Analyzer, Deployment, Shuffler, UserShard, chunks, deployment, pools
+from shuffle_sim.roles import Analyzer, Shuffler, UserShard, chunks, deployment, pools
 from shuffle_sim.sampling.shuffling import gathered, order, permute, permuted, share_out
 from shuffle_sim.wire.frames import Context, Frame, Kind, parse, split_frames
 from shuffle_sim.wire.messages import Alphabet, Messages
@@ -122,14 +123,8 @@ def test_waves_and_shards_change_no_bit_of_the_result(tiny, shards, workers, adv
 
 
 def test_one_wave_and_one_frame_are_the_ordinary_round():
-    assert (
-        len(
-            Deployment(
-                protocol=PROTOCOL, task=bytes(16), entropy=1, fidelity="literal", block_size=4
-            ).block_batches(Analyzer(deploy(1)).plan().broadcast)
-        )
-        == 1
-    )
+    broadcast = Analyzer(deploy(1)).plan().broadcast
+    assert len(deployed(PROTOCOL, 4).block_batches(broadcast)) == 1
 
 
 @pytest.mark.parametrize("fidelity", ["counts", "aggregate"])
@@ -210,26 +205,11 @@ def orders(shards, defect=None):
     which = {order: index for index, order in enumerate(permutations(range(4)))}
     randomizer = Echo(1, 1, 5)
     protocol = EchoRound(4, randomizer)
-    broadcast = (
-        Analyzer(
-            Deployment(
-                protocol=protocol, task=bytes(16), entropy=0, fidelity="literal", block_size=1
-            )
-        )
-        .plan()
-        .broadcast
-    )
+    broadcast = Analyzer(deployed(protocol, 1)).plan().broadcast
     payload = parse(broadcast).payload
     drawn = []
     for seed in range(DRAWS // 2):
-        made = Deployment(
-            protocol=protocol,
-            task=bytes(16),
-            entropy=seed,
-            fidelity="literal",
-            block_size=1,
-            shuffler_shards=shards,
-        )
+        made = deployed(protocol, 1, entropy=seed, shuffler_shards=shards)
         context = Context.of_broadcast(bytes(16), 0, payload)
         reports = [
             Frame(
@@ -460,9 +440,8 @@ def test_a_word_that_would_favour_a_place_is_drawn_again():
     words = np.zeros(32, np.uint32)
     words[2:4] = 1 << 31, 1 << 31  # the middle of three places, then the second of two
     random = words.view(np.uint64).reshape(1, 16)
-    assert (
-        permute_bucket(bucket, bucket[:0], state, random, words, 0) == 4
-    )  # 2^32 is not a multiple of 3: both zeros are refused
+    # 2^32 is not a multiple of 3: both zeros are refused.
+    assert permute_bucket(bucket, bucket[:0], state, random, words, 0) == 4
     assert bucket.tolist() == [0, 2, 1]
     # Where words run out, others are drawn.
     bucket, left = np.arange(1000), words.size - 5
@@ -476,14 +455,7 @@ def test_a_word_that_would_favour_a_place_is_drawn_again():
 
 
 def deploy(shards=2):
-    return Deployment(
-        protocol=PROTOCOL,
-        task=bytes(16),
-        entropy=7,
-        fidelity="literal",
-        block_size=8,
-        shuffler_shards=shards,
-    )
+    return deployed(PROTOCOL, 8, entropy=7, shuffler_shards=shards)
 
 
 def collected(made):

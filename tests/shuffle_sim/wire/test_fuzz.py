@@ -15,12 +15,13 @@ from dataclasses import replace
 import msgpack
 import numpy as np
 import pytest
+from rounds import deployed
 
 from protocols import VectorSum
 from shuffle_sim.data.population import InMemory
 from shuffle_sim.errors import FrameError
 from shuffle_sim.protocol.adversary import Coalition
-from shuffle_sim.roles import FIDELITIES, Analyzer, Deployment, Shuffler, UserShard
+from shuffle_sim.roles import FIDELITIES, Analyzer, Shuffler, UserShard
 from shuffle_sim.wire.frames import MAX_FRAME, Context, Frame, Kind, parse, split_frames
 from shuffle_sim.wire.messages import Messages
 
@@ -55,14 +56,8 @@ class World:
     """
 
     def __init__(self, fidelity):
-        self.deployment = Deployment(
-            protocol=PROTOCOL,
-            task=TASK,
-            entropy=7,
-            fidelity=fidelity,
-            block_size=BLOCK,
-            adversary=Coalition(0.3),
-        )
+        own = {"task": TASK, "entropy": 7, "fidelity": fidelity, "adversary": Coalition(0.3)}
+        self.deployment = deployed(PROTOCOL, BLOCK, **own)
         self.broadcast = Analyzer(self.deployment).plan().broadcast
         rows = np.random.default_rng(0).normal(size=(N, D)) / 4
         batch, _ = UserShard(self.deployment, InMemory(rows), self.deployment.blocks()).answer(
