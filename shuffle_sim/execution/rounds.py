@@ -121,9 +121,7 @@ def metered(
         viewed, mean = tally.messages, tally.messages / record.accepted
         even = evenly(mean, cohort, block_size, deployment.security)
         sent = exchange.users.sent if literal else even
-    chunks = view_chunks(viewed, largest_chunk(randomizer))
-    if literal:
-        chunks = Counter(record.chunks)
+    chunks = Counter(record.chunks) if literal else view_chunks(viewed, largest_chunk(randomizer))
     meter.add(
         randomizer,
         mean,
