@@ -175,7 +175,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "noise_ratio": (1.5, 3.0),
     "initial_distance": (0.01,),
     "max_rounds_per_user": (3,),
-    "trust": tuple(Trust),
+    "trust": (Trust.SHUFFLE, Trust.CENTRAL, Trust.LOCAL, Trust.NONE),
     "center": CENTERS,
     "coarse": (0, 2),
     "deviations": (0.0, 1.0, 5.0),
