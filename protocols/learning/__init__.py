@@ -50,22 +50,14 @@ __all__ = [
     "Trainer",
     "privatize",
 ]
-_ROOMS = {
-    "PublicScaler": "tabular",
-    **dict.fromkeys(("PrivateKMeans", "ShuffleKMeans"), "clusters"),
-    **dict.fromkeys(
-        ("PrivateCovariance", "PrivatePCA", "ShuffleCovariance", "ShufflePCA"), "moments"
-    ),
-    **dict.fromkeys(("HeavyTailedClassifier", "HeavyTailedRegressor"), "robust"),
-    **dict.fromkeys(
-        ("PrivateLinearSVC", "PrivateLogisticRegression", "PrivateRidge", "privatize"), "private"
-    ),
-}
+_ROOMS = "estimators", "private", "robust", "moments", "clusters", "tabular"
 
 
 def __getattr__(name: str) -> Any:
     """The estimators are loaded on demand: they need scikit-learn."""
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    room = _ROOMS.get(name, "estimators")
-    return getattr(import_module(f"protocols.learning.{room}"), name)
+    if name in __all__:
+        for room in _ROOMS:
+            found = vars(import_module(f"protocols.learning.{room}"))
+            if name in found:
+                return found[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

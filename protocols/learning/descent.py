@@ -1,4 +1,7 @@
-"""What estimators by tuned descent share, whoever is trusted: rows, people, parameters, results."""
+"""What estimators by tuned descent share, whoever is trusted: rows, people, parameters, results.
+
+Rows in their own units get bounds by a private choice; the model is then mapped back.
+"""
 
 import math
 from collections.abc import Callable
@@ -6,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from protocols.learning import own_units
 from protocols.learning.linear_model import LinearEstimator, Sample, of_one_fit, seed_of
 from protocols.learning.notes import tell_of_clipped, tell_of_noise
 from protocols.learning.training import Trained, Trainer
@@ -17,7 +20,8 @@ from shuffle_sim.arrays import Floats
 from shuffle_sim.data.persons import Persons
 from shuffle_sim.data.population import Unit
 from shuffle_sim.data.row_map import RowMap
-from shuffle_sim.errors import WITHHELD, ParameterError
+from shuffle_sim.data.schema import Schema
+from shuffle_sim.errors import WITHHELD, ParameterError, flag
 from shuffle_sim.privacy.guarantee import DELTA
 
 CONSTANT = {"practice": 0.25, "bound": 1.0}
@@ -120,9 +124,9 @@ class DescentModel(LinearEstimator):
             **others,
         )
         asked, seed = n if persons is None else persons.users, seed_of(self.random_state)
-        by = own_units.free_columns(columns, users.shape[1] - columns)
+        by = free_columns(columns, users.shape[1] - columns)
         if self.schema_ is not None and self.schema_.free:
-            by = own_units.of_schema(self.schema_, users.shape[1] - columns)
+            by = of_schema(self.schema_, users.shape[1] - columns)
         made = make(trainer, asked, by)
         # Batches of neighbouring rows would be no sample.
         order = np.random.default_rng(seed).permutation(asked)
@@ -135,12 +139,12 @@ class DescentModel(LinearEstimator):
         if found.low is not None and found.high is not None:
             by = by.bounded(found.low, found.high)
             self.bounds_ = np.array([by.lower[:columns], by.upper[:columns]])
-            outside_ball = own_units.beyond(users, by)
+            outside_ball = beyond(users, by)
         self.clipped_ = tell_of_clipped(n, {"feature_bound": outside_ball, **data.outside})
         tell_of_noise(asked, trainer.d, trainer.privacy)
         theta = found.theta.reshape(outputs, -1)
         if self.bounds_ is not None:
-            return made, *own_units.in_own_units(theta, by, columns, constant)
+            return made, *in_own_units(theta, by, columns, constant)
         # Without an intercept there is no column: the sum is then 0.
         intercepts = theta[:, columns:].sum(axis=1) * constant
         return made, theta[:, :columns] / self.feature_bound, intercepts
@@ -151,7 +155,7 @@ class DescentModel(LinearEstimator):
         Raises:
             ParameterError: persons, a bound of rows, or no intercept.
         """
-        self._flag("fit_intercept")
+        flag("fit_intercept", self.fit_intercept)
         refused = {
             "groups": (unit is Unit.PERSON, WITHHELD, "None with choose_bounds"),
             "feature_bound": (self.feature_bound != 1, self.feature_bound, "1: rows have none"),
@@ -167,3 +171,54 @@ class DescentModel(LinearEstimator):
         if self.radius is not None:
             return self.radius
         return practice.RADIUS if chosen == "practice" else self._proven_radius
+
+
+def free_columns(columns: int, others: int) -> RowMap:
+    """A map whose first columns have no bounds yet; within any, these lie in the unit ball.
+
+    Args:
+        columns: of features.
+        others: after them, left as they are: a constant, labels, weights.
+    """
+    every, free = columns + others, np.arange(columns)
+    wide = np.full(every, np.inf)
+    reach = np.full(columns, 1 / math.sqrt(columns))
+    return RowMap(-wide, wide, np.zeros(every), np.ones(every), free, reach)
+
+
+def of_schema(schema: Schema, others: int) -> RowMap:
+    """A map whose first columns are those of a schema, into the unit ball; some have no bounds yet.
+
+    Args:
+        schema: of the features.
+        others: as of `free_columns`.
+    """
+    scale, (lower, upper), free = schema.scale, schema.limits, np.array(schema.free, np.int64)
+    wide = np.full(others, np.inf)
+    return RowMap(
+        np.concatenate([lower, -wide]),
+        np.concatenate([upper, wide]),
+        np.concatenate([scale.center, np.zeros(others)]),
+        np.concatenate([1 / scale.half / scale.norm, np.ones(others)]),
+        free,
+        np.full(len(free), 1 / scale.norm),
+    )
+
+
+def in_own_units(theta: Floats, by: RowMap, columns: int, constant: float) -> tuple[Floats, Floats]:
+    """Coefficients (outputs, columns) and intercepts (outputs,) for rows as they are.
+
+    Args:
+        theta: for mapped rows with a constant behind their features, (outputs, columns + 1).
+        by: the map, with bounds.
+        columns: of features.
+        constant: its value.
+    """
+    # <theta, (x - center) factor> + theta_c constant, sorted by x.
+    coefficients = theta[:, :columns] * by.factor[:columns]
+    return coefficients, theta[:, columns] * constant - coefficients @ by.center[:columns]
+
+
+def beyond(rows: Floats, by: RowMap) -> NDArray[np.bool_]:
+    """Which rows have a cell outside the bounds."""
+    return np.asarray(((rows < by.lower) | (rows > by.upper)).any(axis=1))

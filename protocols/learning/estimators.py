@@ -10,11 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from protocols.learning.classifiers import LogisticModel, WeightedClassifier
 from protocols.learning.descent import DescentModel
 from protocols.learning.linear_model import Sample, WeightedRows
 from protocols.learning.notes import CLIPPED, ClippingWarning
-from protocols.learning.regressors import LinearRegressor
+from protocols.learning.targets import LinearRegressor, LogisticModel, WeightedClassifier
 from protocols.learning.training import Trained, Trainer
 from protocols.optimisation import practice
 from protocols.problems.linear_loss import LinearLoss
@@ -23,7 +22,7 @@ from protocols.shuffle.optimiser import optimiser, optimisers
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.population import Unit
 from shuffle_sim.data.row_map import RowMap
-from shuffle_sim.errors import ParameterError, one_of
+from shuffle_sim.errors import ParameterError, flag, one_of
 from shuffle_sim.execution.runtime import Runtime
 from shuffle_sim.protocol.encodings import NOISE_RATIO
 
@@ -96,7 +95,7 @@ class ShuffleLinearModel(DescentModel):
 
     def _train(self, data: Sample) -> tuple[Floats, Floats]:
         one_of("choose", self.choose, practice.CHOOSE)
-        self._flag("phases")
+        flag("phases", self.phases)
         free = self.noise_ratio is None and self.encoding is None
         self.protocol_, coefficients, intercepts = self._descend(
             data,

@@ -12,7 +12,7 @@ from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.utils import validation
 
-from protocols.learning.named import named_loss, parameters_of
+from protocols.learning.model import named_loss, parameters_of
 from protocols.learning.notes import Outside, tell_of_search
 from protocols.learning.tabular import beyond_limits, encoded, fitted_rows, in_order, names_of
 from protocols.problems.linear_loss import LinearLoss
@@ -144,7 +144,7 @@ class LinearEstimator(BaseEstimator, ABC):
             ParameterError: a parameter that is not in its range.
         """
         bound = positive("feature_bound", self.feature_bound)
-        self._flag("fit_intercept")
+        flag("fit_intercept", self.fit_intercept)
         norms = np.hypot.reduce(X, axis=1)  # does not overflow
         (n, columns), intercepts = X.shape, int(self.fit_intercept)
         answers = labels.reshape(n, -1)
@@ -153,10 +153,6 @@ class LinearEstimator(BaseEstimator, ABC):
         rows[:, columns : columns + intercepts] = constant
         rows[:, columns + intercepts :] = answers
         return rows, norms > bound * (1 + 1e-9)  # a rounding error is not outside
-
-    def _flag(self, name: str) -> bool:
-        """A parameter that is True or False; anything else is refused."""
-        return flag(name, getattr(self, name))
 
     def _scores(self, X: Any) -> Floats:
         """<row, coefficients> + intercept; rows are not clipped: the model is public."""

@@ -15,12 +15,11 @@ from typing import Any
 
 from protocols.erm.solver.outside import check_model
 from protocols.learning import pure
-from protocols.learning.classifiers import LogisticModel, WeightedClassifier
 from protocols.learning.descent import CONSTANT, DescentModel
 from protocols.learning.linear_model import Sample, WeightedRows, of_one_fit, refuse_groups, seed_of
-from protocols.learning.named import GRADIENT, mechanism_of
+from protocols.learning.model import GRADIENT, mechanism_of
 from protocols.learning.notes import tell_of_clipped, tell_of_noise
-from protocols.learning.regressors import LinearRegressor
+from protocols.learning.targets import LinearRegressor, LogisticModel, WeightedClassifier
 from protocols.learning.training import Trainer
 from protocols.problems.domains import RealSpace
 from protocols.problems.linear_loss import LinearLoss
@@ -29,7 +28,7 @@ from protocols.problems.regression import Squared
 from shuffle_sim import Privacy, run
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.row_map import RowMap
-from shuffle_sim.errors import WITHHELD, ParameterError, positive, real, refuse_given
+from shuffle_sim.errors import WITHHELD, ParameterError, flag, positive, real, refuse_given
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -63,7 +62,7 @@ class PrivateLinearModel(DescentModel):
     def _train(self, data: Sample) -> tuple[Floats, Floats]:
         X, labels, outputs, groups = data.X, data.labels, data.outputs, data.groups
         (n, columns), privacy = X.shape, Privacy(self.epsilon, self.delta)
-        d = outputs * (columns + int(self._flag("fit_intercept")))
+        d = outputs * (columns + int(flag("fit_intercept", self.fit_intercept)))
         name = self._mechanism(privacy, outputs)
         ridge = self._ridge(name, n, d, privacy)
         if name in (GRADIENT, pure.SGD):
@@ -227,11 +226,11 @@ def privatize(
     Raises:
         ParameterError: a model that is not known, weights of classes, or a bound that is missing.
     """
-    loss, parameter, unit, _ = check_model(estimator)
+    loss, parameter, added, _ = check_model(estimator)
     strength = getattr(estimator, parameter)
     ridge: dict[str, Any] = {"ridge": strength, "C": None}
     # A sum and alpha |w|^2/2 are C = 1/alpha; so are squares without 1/2 and alpha |w|^2.
-    if unit.__name__ != "mean":  # of a sum over rows
+    if added:  # over rows
         ridge = {
             "ridge": None,
             "C": strength if parameter == "C" else 1 / positive("alpha", strength),

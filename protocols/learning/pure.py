@@ -8,7 +8,7 @@ generated rows alone (`python -m benchmarks.tuning pure`): ten shapes of rows, 4
 import math
 from typing import Any
 
-from protocols.learning.named import GRADIENT
+from protocols.learning.model import GRADIENT
 from shuffle_sim.privacy.guarantee import Privacy
 
 CENTRED, OBJECTIVE, OUTPUT, SGD = "centred-objective", "objective", "output", "pure-sgd"

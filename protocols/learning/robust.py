@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from protocols.learning.classifiers import LinearClassifier
 from protocols.learning.linear_model import (
     LinearEstimator,
     Sample,
@@ -19,13 +18,13 @@ from protocols.learning.linear_model import (
     refuse_groups,
     seed_of,
 )
-from protocols.learning.regressors import LinearRegressor
+from protocols.learning.targets import LinearClassifier, LinearRegressor
 from protocols.learning.training import Trainer
 from protocols.problems.linear_loss import LinearLoss
 from protocols.problems.moments import Moments
 from shuffle_sim import Privacy, run
 from shuffle_sim.arrays import Floats
-from shuffle_sim.errors import ParameterError, positive
+from shuffle_sim.errors import ParameterError, flag, positive
 from shuffle_sim.execution.runtime import Runtime
 
 
@@ -74,9 +73,8 @@ class HeavyTailedModel(LinearEstimator):
     random_state: Any = None
 
     def _train(self, data: Sample) -> tuple[Floats, Floats]:
-        """Coefficients (outputs, columns) and intercepts (outputs,)."""
         refuse_groups(data.groups)
-        self._flag("fit_intercept")
+        flag("fit_intercept", self.fit_intercept)
         X = data.X
         (n, columns), constant = X.shape, int(self.fit_intercept)
         bound = math.inf

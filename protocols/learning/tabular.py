@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils import validation
 
 from shuffle_sim.arrays import Floats
@@ -139,7 +139,7 @@ def _cells(column: Any) -> NDArray[Any]:
     return np.asarray(made.to_numpy())
 
 
-class PublicScaler(TransformerMixin, BaseEstimator):
+class PublicScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Rows into the l2 unit ball by public bounds alone: nothing is fitted.
 
     Each column is clipped to its bounds and mapped to [-1, 1]; rows are then divided by the square
@@ -181,9 +181,7 @@ class PublicScaler(TransformerMixin, BaseEstimator):
         """Names of the encoded columns."""
         if self.schema is not None:
             return np.array(schema_of(self.schema).names, object)
-        validation.check_is_fitted(self, "n_features_in_")
-        names = validation._check_feature_names_in(self, input_features)
-        return np.asarray(names, object)
+        return np.asarray(super().get_feature_names_out(input_features), object)
 
     def _rows(self, X: Any, *, reset: bool) -> Floats:
         if self.schema is not None:

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from protocols.learning.baselines import Baseline, CuratedBounds
-from protocols.learning.model import Model
-from protocols.learning.named import GRADIENT, mechanism_of
+from protocols.learning.model import GRADIENT, Model, mechanism_of
 from protocols.optimisation.base import Optimiser
 from protocols.optimisation.phases import CuratedPhases, Phased
 from protocols.selection.bounds import ChosenBounds, WithBounds

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from protocols.learning import pure
-from protocols.learning.named import GRADIENT, named_loss
-from protocols.learning.splits import Split
+from protocols.learning.model import GRADIENT, named_loss
+from protocols.learning.splits import Moment, Split, Watch
 from protocols.learning.training import DESCENTS, Trainer
-from protocols.learning.watch import Moment, Watch
 from protocols.problems.linear_loss import LinearLoss
 from protocols.selection.models import FRACTION
 from shuffle_sim.cli import train_compare, train_report

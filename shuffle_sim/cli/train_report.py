@@ -7,9 +7,8 @@ from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from protocols.learning.splits import PeopleCount, Split
+from protocols.learning.splits import Moment, PeopleCount, Split
 from protocols.learning.training import Trained
-from protocols.learning.watch import Moment
 from protocols.selection.models import Selection
 from shuffle_sim.arrays import Floats
 from shuffle_sim.cli import show

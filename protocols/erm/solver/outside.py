@@ -12,39 +12,20 @@ from protocols.problems.regression import Squared
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError, one_of
 
-Strength = Callable[[float, int], float]
-"""(ridge, n) -> the parameter of an estimator."""
-
-
-def mean(ridge: float, n: int) -> float:
-    """Of a mean over rows."""
-    return ridge
-
-
-def total(ridge: float, n: int) -> float:
-    """Of a sum over rows."""
-    return ridge * n
-
-
-def inverse(ridge: float, n: int) -> float:
-    """C: the weight of a sum over rows."""
-    return 1 / (ridge * n)
-
-
 # C sum l + ||w||^2/2; of Ridge sum (y - m)^2 + alpha ||w||^2, twice our l; SGD takes a mean.
-MODELS: dict[str, tuple[type, str, Strength, dict[str, Any]]] = {
-    "LogisticRegression": (Logistic, "C", inverse, {}),
-    "LinearSVC": (Hinge, "C", inverse, {"loss": "hinge", "dual": True}),
-    "Ridge": (Squared, "alpha", total, {}),
-    "SGDClassifier": (object, "alpha", mean, {"penalty": "l2"}),
-    "SGDRegressor": (object, "alpha", mean, {"penalty": "l2"}),
+MODELS: dict[str, tuple[type, str, bool, dict[str, Any]]] = {
+    "LogisticRegression": (Logistic, "C", True, {}),
+    "LinearSVC": (Hinge, "C", True, {"loss": "hinge", "dual": True}),
+    "Ridge": (Squared, "alpha", True, {}),
+    "SGDClassifier": (object, "alpha", False, {"penalty": "l2"}),
+    "SGDRegressor": (object, "alpha", False, {"penalty": "l2"}),
 }
-"""By class name: the loss, the parameter of the ridge and its unit, what else must be set."""
+"""By class name: the loss, the parameter of the ridge, if losses are added, what must be set."""
 SGD = {"log_loss": Logistic, "hinge": Hinge, "squared_error": Squared}
 """Losses of scikit-learn's stochastic gradient descent."""
 
 
-def check_model(estimator: Any) -> tuple[type, str, Strength, dict[str, Any]]:
+def check_model(estimator: Any) -> tuple[type, str, bool, dict[str, Any]]:
     """What is known of a linear model of scikit-learn.
 
     Raises:
@@ -52,7 +33,7 @@ def check_model(estimator: Any) -> tuple[type, str, Strength, dict[str, Any]]:
     """
     name = type(estimator).__name__
     one_of("estimator", name, MODELS)
-    loss, parameter, unit, fixed = MODELS[name]
+    loss, parameter, added, fixed = MODELS[name]
     given = estimator.get_params()
     if given.get("class_weight") is not None:
         raise ParameterError("class_weight", given["class_weight"], "None: weights multiply L")
@@ -63,7 +44,7 @@ def check_model(estimator: Any) -> tuple[type, str, Strength, dict[str, Any]]:
     for key, allowed in (("penalty", ("l2", "deprecated")), ("l1_ratio", (0, 0.0, 0.15, None))):
         if key in given and given[key] not in allowed:
             raise ParameterError(key, given[key], "that of a ridge: l2")
-    return loss, parameter, unit, fixed
+    return loss, parameter, added, fixed
 
 
 def fitted(estimator: Any) -> Callable[[Objective], Floats]:
@@ -72,7 +53,7 @@ def fitted(estimator: Any) -> Callable[[Objective], Floats]:
     Raises:
         ParameterError: no linear model of scikit-learn that is known.
     """
-    loss, parameter, unit, fixed = check_model(estimator)
+    loss, parameter, added, fixed = check_model(estimator)
 
     def solve(objective: Objective) -> Floats:
         from sklearn.base import clone
@@ -80,9 +61,12 @@ def fitted(estimator: Any) -> Callable[[Objective], Floats]:
         if not isinstance(objective, LinearERM) or not isinstance(objective.loss, loss):
             raise ParameterError("solver", estimator, f"an estimator of the loss {loss.__name__}")
         model = clone(estimator)
-        strength = {parameter: unit(objective.ridge, objective.n)}
+        # Of a sum over rows the ridge is n times as large; C weighs the sum instead.
+        strength = objective.ridge * objective.n if added else objective.ridge
+        if parameter == "C":
+            strength = 1 / strength
         # The objective has no parameter beside those of the features.
-        model.set_params(fit_intercept=False, **fixed, **strength)
+        model.set_params(fit_intercept=False, **fixed, **{parameter: strength})
         model.fit(objective.features, objective.labels)
         return np.asarray(model.coef_, np.float64).ravel()
 

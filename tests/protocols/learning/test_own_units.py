@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from protocols import ShuffleLogisticRegression, ShuffleRegressor
-from protocols.learning import own_units
+from protocols.learning import descent
 from shuffle_sim import ParameterError
 from shuffle_sim.privacy.accountant import ShuffleAccountant
 
@@ -73,12 +73,12 @@ def test_models_are_selected_within_chosen_bounds():
 def test_rows_are_mapped_back_exactly():
     rng = np.random.default_rng(0)
     X, theta = rng.normal(50, 9, size=(20, 3)), rng.normal(size=(2, 4))
-    by = own_units.free_columns(3, 2).bounded(np.zeros(3), np.full(3, 128.0))
+    by = descent.free_columns(3, 2).bounded(np.zeros(3), np.full(3, 128.0))
     mapped = by(np.column_stack([X, np.full(20, 0.25), np.ones(20)]))
-    coefficients, intercepts = own_units.in_own_units(theta, by, 3, 0.25)
+    coefficients, intercepts = descent.in_own_units(theta, by, 3, 0.25)
     assert np.linalg.norm(mapped[:, :3], axis=1).max() <= 1
     assert np.allclose(mapped[:, :4] @ theta.T, X @ coefficients.T + intercepts)
-    assert not own_units.beyond(np.column_stack([X, np.ones((20, 2))]), by).any()
+    assert not descent.beyond(np.column_stack([X, np.ones((20, 2))]), by).any()
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,8 @@ from matplotlib.figure import Figure
 from rounds import records
 
 from protocols.learning.baselines import Baseline
-from protocols.learning.splits import Split
+from protocols.learning.splits import MOMENTS, Moment, Split, Watch
 from protocols.learning.training import Trainer
-from protocols.learning.watch import MOMENTS, Moment, Watch
 from protocols.optimisation.base import Optimiser
 from protocols.problems.losses import Logistic
 from shuffle_sim import Execution, Privacy, load_model, run

@@ -1,21 +1,25 @@
-"""What linear classifiers share, whoever is trusted: public classes, predictions, probabilities."""
+"""What linear classifiers and regressors share, whoever is trusted: targets, weights, predictions.
+
+Classes, bounds of targets and bounds of weights are public; weights are their users' own.
+"""
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_softmax
-from sklearn.base import ClassifierMixin
+from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 
 from protocols.learning.linear_model import LinearEstimator, Sample, WeightedRows, dense_data
-from protocols.learning.weights import of_classes, of_rows, weighted
 from protocols.problems.linear_loss import LinearLoss
+from protocols.problems.loss import Loss
+from protocols.problems.weighted import Weighted
 from shuffle_sim.arrays import Floats
-from shuffle_sim.errors import WITHHELD, ParameterError
+from shuffle_sim.errors import WITHHELD, ParameterError, positive, real
 
 
 class LinearClassifier(ClassifierMixin, LinearEstimator):
@@ -141,3 +145,107 @@ def _check_labels(y: NDArray[Any]) -> None:
         raise ParameterError(f"y[{np.argmax(blank)}]", WITHHELD, "a class, not blank")
     if len({isinstance(each, str) for each in y}) > 1:
         raise ParameterError("y", WITHHELD, "classes of one kind, text or numbers")
+
+
+class LinearRegressor(RegressorMixin, LinearEstimator):
+    """What regressors share, whoever is trusted; a subclass trains by `_train`."""
+
+    target_bounds: tuple[float, float] | None
+    loss: str | LinearLoss
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags.poor_score = True
+        return tags
+
+    def _fit(self, X: Any, y: Any, groups: Any, sample_weight: Any = None) -> Self:
+        X, y = dense_data(self, X, y, y_numeric=True)
+        bounded = self.target_bounds is not None
+        loss = self._named(self.loss, labels=1.0 if bounded else None, classification=False)
+        center, half, labels, outside = 0.0, 1.0, y, np.zeros(len(y), bool)
+        if bounded:
+            low, high = interval(self.target_bounds)
+            # Without an intercept the origin must stay where it is.
+            center = (low + high) / 2 if self.fit_intercept else 0.0
+            # Around 0 the farther end decides: both must lie in [-1, 1].
+            half = max(high - center, center - low)
+            labels, outside = (np.clip(y, low, high) - center) / half, (y < low) | (y > high)
+        if sample_weight is not None and isinstance(self, WeightedRows):
+            own = of_rows(sample_weight, len(y), self.weight_bound)
+            labels, loss = np.column_stack([labels, own]), weighted(loss, self.weight_bound)
+        told = {"target_bounds": outside}
+        coef, intercept = self._model(Sample(X, labels, loss, told, groups=groups))
+        # Targets were mapped by (y - center)/half; predictions are mapped back.
+        self.coef_, self.intercept_ = coef[0] * half, float(intercept[0] * half + center)
+        return self
+
+    def predict(self, X: Any) -> Floats:
+        """The predictions, (rows,); they may leave the target's bounds."""
+        return self._scores(X)
+
+
+def interval(bounds: Any) -> tuple[float, float]:
+    """Public bounds (low, high) of a target.
+
+    Raises:
+        ParameterError: they are none.
+    """
+    if not isinstance(bounds, Sequence) or len(bounds) != 2:
+        raise ParameterError("target_bounds", bounds, "a pair (low, high)")
+    low, high = (
+        real("target_bounds", bound, -math.inf, math.inf, closed=(False, False)) for bound in bounds
+    )
+    if not low < high:
+        raise ParameterError("target_bounds", bounds, "(low, high) with low below high")
+    return low, high
+
+
+def of_rows(sample_weight: Any, rows: int, bound: Any) -> Floats:
+    """Weights, (rows,): each clipped to the public bound on the user's side.
+
+    Raises:
+        ParameterError: a bound that is not a finite number above 0, or weights of another shape,
+            below 0 or not finite.
+    """
+    most = positive("weight_bound", bound)
+    try:
+        weights = np.asarray(sample_weight, np.float64)
+    except (TypeError, ValueError):  # which shows the weight
+        raise ParameterError("sample_weight", WITHHELD, "numbers, one for each row") from None
+    if weights.shape != (rows,):
+        raise ParameterError("sample_weight", weights.shape, f"of shape ({rows},)")
+    bad = ~((weights >= 0) & np.isfinite(weights))
+    if bad.any():
+        where = f"sample_weight[{int(np.argmax(bad))}]"
+        raise ParameterError(where, WITHHELD, "a finite number, at least 0")
+    if not weights.any():
+        raise ParameterError("sample_weight", WITHHELD, "above zero for some row")
+    # Clipped, not refused: whether some weight is above the bound is a datum.
+    return np.minimum(weights, most)
+
+
+def of_classes(class_weight: Any, classes: NDArray[Any]) -> Floats | None:
+    """The public weight of each class; 1 where none is given.
+
+    Raises:
+        ParameterError: no mapping of classes to numbers. "balanced" would count the data.
+    """
+    if class_weight is None:
+        return None
+    if not isinstance(class_weight, Mapping):
+        allowed = "public weights by class, such as {0: 1.0, 1: 5.0}; counts are not public"
+        raise ParameterError("class_weight", class_weight, allowed)
+    known = classes.tolist()
+    for name, weight in class_weight.items():
+        if name not in known:
+            raise ParameterError("class_weight", name, f"of the classes {known}")
+        real(f"class_weight[{name!r}]", weight, 0.0, math.inf, closed=(True, False))
+    weights = np.array([float(class_weight.get(name, 1.0)) for name in known])
+    if not weights.max() > 0:
+        raise ParameterError("class_weight", class_weight, "above 0 for some class")
+    return weights
+
+
+def weighted(loss: Callable[[float], Loss], bound: float) -> Callable[[float], Loss]:
+    """The weighted loss for a given bound of the features."""
+    return lambda features: Weighted(loss(features), bound)
