@@ -42,7 +42,6 @@ class FeatureMoments(OfLoss):
         return self.norm / (math.sqrt(2) * self.reach)
 
     def values(self, theta: Floats, rows: Floats) -> Floats:
-        """<v, theta>."""
         return np.asarray(self.gradients(theta, rows) @ theta)
 
     def gradients(self, theta: Floats, rows: Floats, smoothing: float | None = None) -> Floats:

@@ -49,7 +49,6 @@ class Logistic(LinearLoss):
     twice_differentiable: ClassVar[bool] = True
 
     def value(self, margins: Floats, labels: Floats) -> Floats:
-        """ln(1 + e^(-y margin)) without overflow."""
         return np.asarray(np.logaddexp(0.0, -labels * margins))
 
     def derivative(self, margins: Floats, labels: Floats) -> Floats:
@@ -112,7 +111,6 @@ class Hinge(LinearLoss):
     classification: ClassVar[bool] = True
 
     def value(self, margins: Floats, labels: Floats) -> Floats:
-        """max(0, 1 - y margin)."""
         return np.asarray(np.maximum(0.0, 1 - labels * margins))
 
     def derivative(self, margins: Floats, labels: Floats) -> Floats:
@@ -186,7 +184,6 @@ class MeanEstimation(Loss):
         return self.points**2 / 4
 
     def reach_norms(self, rows: Floats, radius: float) -> Floats:
-        """||x|| + radius."""
         return np.asarray(np.hypot.reduce(rows, axis=1) + radius)
 
     def smoothness(self) -> float | None:

@@ -141,12 +141,10 @@ class Softmax(MultiClass):
         return None if math.isinf(self.features) else self.features**2 / 2
 
     def row_smoothness(self, rows: Floats) -> Floats:
-        """||x||^2/2."""
         x = rows[:, :-1]
         return np.asarray(np.einsum("ij,ij->i", x, x) / 2)
 
     def reach_norms(self, rows: Floats, radius: float) -> Floats:
-        """sqrt(2) ||x||."""
         return np.asarray(math.sqrt(2) * np.hypot.reduce(rows[:, :-1], axis=1))
 
 

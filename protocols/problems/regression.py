@@ -53,7 +53,6 @@ class Squared(Regression):
         return self.label_bound**2 / 4
 
     def reach_norms(self, rows: Floats, radius: float) -> Floats:
-        """||x|| (||x|| radius + |y|)."""
         norms = np.hypot.reduce(rows[:, :-1], axis=1)
         return np.asarray(norms * (norms * radius + np.abs(rows[:, -1])))
 
@@ -129,7 +128,6 @@ class Pinball(Regression):
         real("quantile", self.quantile, 0.0, 1.0, closed=(False, False))
 
     def value(self, margins: Floats, labels: Floats) -> Floats:
-        """max((1 - q) r, -q r) for the residual r = margin - y."""
         r = margins - labels
         return np.asarray(np.maximum((1 - self.quantile) * r, -self.quantile * r))
 

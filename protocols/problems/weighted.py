@@ -29,7 +29,6 @@ class Weighted(OfLoss):
     more: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
-        """Check both."""
         if not isinstance(self.loss, Loss) or isinstance(self.loss, Weighted):
             raise ParameterError("loss", self.loss, "a Loss without weights")
         positive("weight_bound", self.bound)

@@ -15,7 +15,7 @@ from protocols.optimisation.base import DivergedError, Optimiser
 from protocols.optimisation.centring import Centring
 from protocols.optimisation.choices import Choices
 from protocols.optimisation.setting import ADAPTABLE, Setting
-from protocols.problems.local_minimiser import LocalMinimiser
+from protocols.problems.per_person import LocalMinimiser
 from protocols.problems.problem import Problem, demand, demand_bounded
 from protocols.shuffle.noisy_mean import NoisyMean
 from shuffle_sim.arrays import Floats

@@ -23,8 +23,7 @@ from protocols.erm.tilted import TiltedObjective, TiltedRisk
 from protocols.problems.domains import Intersection
 from protocols.problems.losses import Logistic
 from protocols.problems.problem import Problem
-from protocols.problems.scaled import ScaledSurrogate
-from protocols.problems.surrogates import Clipped
+from protocols.problems.surrogates import Clipped, ScaledSurrogate
 from protocols.selection.curator import MeanScores
 from protocols.shuffle import one_shot
 from protocols.sums.binomial import BinomialRandomizer

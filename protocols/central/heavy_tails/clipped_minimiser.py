@@ -9,8 +9,7 @@ import numpy as np
 from protocols.erm.objective import UNIT
 from protocols.erm.proximal import ProximalObjective, certified, fixed, fixed_sensitivity
 from protocols.problems.domains import Domain
-from protocols.problems.scaled import ScaledSurrogate
-from protocols.problems.surrogates import Surrogate
+from protocols.problems.surrogates import ScaledSurrogate, Surrogate
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError, integer, positive, real
 from shuffle_sim.protocol.release import Sensitivity, Statistic, Total

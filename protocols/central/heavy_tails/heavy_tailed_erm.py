@@ -39,16 +39,16 @@ from protocols.optimisation.tails import SHARE, Tails
 from protocols.optimisation.then import Then
 from protocols.problems.moments import Moments
 from protocols.problems.problem import Problem, demand, demand_diameter
-from protocols.problems.scaled import (
+from protocols.problems.surrogates import (
     WIDTH,
     bias_factor,
+    clips_to_convex,
     demand_surrogate,
     least_smoothing,
     stated,
     surrogate_of,
     widening,
 )
-from protocols.problems.surrogates import clips_to_convex
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.errors import ParameterError, integer, one_of, real, refuse_given

@@ -27,7 +27,7 @@ from protocols.optimisation.setting import Setting
 from protocols.problems.domains import Domain, Intersection, L2Ball
 from protocols.problems.moments import Moments
 from protocols.problems.problem import Problem, demand, demand_diameter
-from protocols.problems.scaled import demand_surrogate, least_smoothing, stated, surrogate_of
+from protocols.problems.surrogates import demand_surrogate, least_smoothing, stated, surrogate_of
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.errors import ParameterError, integer, one_of, positive

@@ -8,7 +8,7 @@ from scipy.optimize import minimize
 
 from protocols import L2Ball, Logistic, Problem, UserLevelOneShot
 from protocols.learning import Baseline
-from protocols.problems.local_minimiser import LocalMinimiser
+from protocols.problems.per_person import LocalMinimiser
 from protocols.sums.encoding import SumRandomizer
 from shuffle_sim import ParameterError, Privacy, run
 from shuffle_sim.arrays import dense

@@ -13,7 +13,7 @@ from protocols.central.heavy_tails.plan import HeavyTailedPhase
 from protocols.problems import OneVsRestHinge, Softmax
 from protocols.problems.loss import Loss
 from protocols.problems.moments import Moments, kappa
-from protocols.problems.scaled import (
+from protocols.problems.surrogates import (
     STATED,
     WIDTH,
     ScaledSurrogate,
