@@ -11,10 +11,13 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.erm.erm import demand_certificate, erm
+from protocols.erm.kinked import KinkedERM
 from protocols.erm.objective import Objective
+from protocols.erm.smooth import ERM, LinearERM, SoftmaxERM
 from protocols.problems.domains import Box, Domain, L2Ball, RealSpace, Simplex
+from protocols.problems.linear_loss import LinearLoss
 from protocols.problems.loss import Loss
+from protocols.problems.multiclass import Softmax
 from protocols.problems.problem import Problem, minimiser_norm
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError, positive
@@ -122,6 +125,44 @@ class Risk:
     def check(self, rows: NDArray[Any]) -> None:
         """Refuse rows for which the constants do not hold."""
         self.loss.check(rows, self.d)
+
+
+def erm(
+    loss: Loss,
+    rows: Floats,
+    ridge: float,
+    domain: Domain,
+    centre: Floats | None = None,
+    linear: Floats | None = None,
+) -> Objective:
+    """The empirical risk of a loss, by the class that knows most of it; arguments as of `ERM`.
+
+    Raises:
+        ParameterError: no strong convexity, or kinks without a certificate.
+    """
+    kind: type[ERM] = ERM
+    if isinstance(loss, Softmax):
+        kind = SoftmaxERM
+    elif isinstance(loss, LinearLoss):
+        kind = LinearERM if loss.curvature() is not None else KinkedERM
+    demand_certificate(loss, domain)
+    return kind(loss, rows, ridge, domain, centre, linear)
+
+
+def demand_certificate(loss: Loss, domain: Domain) -> None:
+    """Refuse a loss with kinks for which no certificate of a minimiser is known, or none in time.
+
+    Raises:
+        ParameterError: naming what would help.
+    """
+    if loss.smoothness() is not None:
+        return
+    if not isinstance(loss, LinearLoss) or loss.kink(np.ones(1)) is None:
+        allowed = "smooth, or a LinearLoss with `kink`: its minimiser can be certified then"
+        raise ParameterError("loss", loss, allowed)
+    if not isinstance(domain, RealSpace | L2Ball):
+        allowed = "RealSpace or L2Ball for a loss with kinks: they are certified fast there alone"
+        raise ParameterError("domain", type(domain).__name__, allowed)
 
 
 def shape_of(domain: Domain) -> Shape:

@@ -67,24 +67,16 @@ class ERM(FiniteSum):
         return np.asarray(mean + self.regulariser_gradient(w))
 
     def rounding(self, w: Floats) -> float:
-        norm = float(np.linalg.norm(w))
-        lipschitz = self.loss.lipschitz(norm)
-        error = gradient_rounding(
-            self.n, self.d, lipschitz, self.row_smoothness, self.ridge, norm + self._offset
-        )
-        return error + 4 * UNIT * float(np.linalg.norm(self.linear))
+        linear = float(np.linalg.norm(self.linear))
+        return self._error(float(np.linalg.norm(w))) + 4 * UNIT * linear
 
     @property
     def least_radius(self) -> float:
-        error = gradient_rounding(
-            self.n,
-            self.d,
-            self.loss.lipschitz(self.reach),
-            self.row_smoothness,
-            self.ridge,
-            self.reach + self._offset,
-        )
-        return error / self.strong_convexity
+        return self._error(self.reach) / self.strong_convexity
+
+    def _error(self, norm: float) -> float:
+        lipschitz, far = self.loss.lipschitz(norm), norm + self._offset
+        return gradient_rounding(self.n, self.d, lipschitz, self.row_smoothness, self.ridge, far)
 
     @property
     def reach(self) -> float:

@@ -15,8 +15,8 @@ from protocols.central.record.objective_perturbation import Rows
 from protocols.counts.randomizer import Counting, Noisy
 from protocols.counts.single import Obliged
 from protocols.erm.cells import RowsMean
-from protocols.erm.erm import erm
 from protocols.erm.objective import Objective
+from protocols.erm.risk import erm
 from protocols.sums.buckets import BucketRandomizer
 from protocols.sums.carry import CarryRandomizer
 from protocols.sums.floods import FloodRandomizer

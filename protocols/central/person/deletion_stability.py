@@ -13,10 +13,9 @@ import numpy as np
 
 from protocols.central.person.gathering import gathered
 from protocols.central.person.stable_sets import certified_width, stable_score
-from protocols.erm.erm import erm
 from protocols.erm.extension import valid_records
 from protocols.erm.people import People
-from protocols.erm.risk import Risk, shape_of
+from protocols.erm.risk import Risk, erm, shape_of
 from protocols.erm.solver import minimise
 from protocols.erm.solver.public import check_radius
 from protocols.optimisation.base import Optimiser

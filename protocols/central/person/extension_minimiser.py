@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from protocols.central.person.gathering import gathered
-from protocols.erm.erm import erm
 from protocols.erm.extension import ExtendedERM, valid_records
 from protocols.erm.objective import Objective
 from protocols.erm.people import People
+from protocols.erm.risk import erm
 from protocols.erm.solver import certify, demand_radius, minimise
 from protocols.problems.domains import Domain
 from protocols.problems.loss import Loss

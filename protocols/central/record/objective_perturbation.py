@@ -18,8 +18,7 @@ from protocols.central.record.minimum import (
     demand_case,
     shown,
 )
-from protocols.erm.erm import erm
-from protocols.erm.risk import Risk
+from protocols.erm.risk import Risk, erm
 from protocols.erm.solver import minimise
 from protocols.erm.solver.public import check_radius, named, solver_by
 from protocols.optimisation.choices import Choices

@@ -1,22 +1,24 @@
 """A certified minimiser: any solver, then a polisher that reaches the promised radius."""
 
+import copy
 import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from protocols.erm.objective import Kinked, Objective, as_point, demand_convex
+from protocols.erm.one_vs_rest import Stacked
 from protocols.erm.solver import first_order, second_order, stochastic
 from protocols.erm.solver.certificate import Certificate, certify
-from protocols.erm.solver.counting import OracleCalls, counted
 from protocols.erm.solver.outside import fitted
 from protocols.problems.domains import Domain
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError, ShuffleSimError, positive
 
+ObjectiveT = TypeVar("ObjectiveT", bound=Objective)
 Solver = Callable[[Objective, float, Floats, np.random.Generator], Floats]
 SOLVERS: dict[str, Solver] = {
     "adaptive-subgradient": first_order.adaptive_subgradient,
@@ -190,3 +192,57 @@ def _polished(objective: Objective, radius: float, w: Floats, start: Floats) -> 
         steps += part / 2  # restarts may cost as much again
         found = min((found, certify(objective, after, width)), key=lambda each: each.radius)
     return found
+
+
+@dataclass
+class OracleCalls:
+    """What was asked of an objective.
+
+    Attributes:
+        passes: gradients over all rows, or certificates; a row's gradient counts 1/n.
+        hessians: second derivatives over all rows.
+    """
+
+    passes: float = 0.0
+    hessians: float = 0.0
+
+
+def counted(objective: ObjectiveT, tally: OracleCalls, share: float = 1.0) -> ObjectiveT:
+    """The same objective; what is asked of it is added to the tally. Values are free.
+
+    Its public arrays are read-only.
+    `share` is its part of the objective that is minimised.
+    """
+    twin = copy.copy(objective)
+    for name, value in vars(objective).items():
+        if isinstance(value, np.ndarray) and not name.startswith("_"):
+            # A view: the caller's own array stays writeable.
+            setattr(twin, name, value.view())
+            getattr(twin, name).flags.writeable = False
+
+    def watch(name: str, by: Any) -> None:
+        setattr(twin, name, by)  # on the twin alone: classes are shared
+
+    def count(name: str, cost: Callable[..., float], field: str = "passes") -> None:
+        inner = getattr(objective, name, None)
+        if inner is None:
+            return
+
+        def asked(*args: Any, **kwargs: Any) -> Any:
+            setattr(tally, field, getattr(tally, field) + share * cost(*args, **kwargs))
+            return inner(*args, **kwargs)
+
+        watch(name, asked)
+
+    for name in ("gradient", "value_and_gradient", "slopes"):
+        count(name, lambda *args, **kwargs: 1.0)
+    count("witness", lambda w, width: 3.0)  # a dual point, and two that are refined
+    count("row_gradients", lambda w, rows: len(rows) / objective.n)
+    count("hessian", lambda w, stride=1: 1 / stride, "hessians")
+    if isinstance(objective, Kinked):
+        smoothed = objective.smoothed
+        watch("smoothed", lambda width: counted(smoothed(width), tally, share))
+    if isinstance(objective, Stacked):
+        each = share / len(objective.parts)
+        watch("parts", [counted(part, tally, each) for part in objective.parts])
+    return twin

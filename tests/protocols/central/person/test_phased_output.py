@@ -22,9 +22,9 @@ from protocols.central.person import deletion_stability
 from protocols.central.person.deletion_stability import StableMinimiser, printed
 from protocols.central.person.extension_minimiser import ExtensionMinimiser
 from protocols.central.person.stable_sets import certified_width, stable_score
-from protocols.erm.erm import erm
 from protocols.erm.extension import ExtendedERM, valid_records
 from protocols.erm.people import People
+from protocols.erm.risk import erm
 from protocols.erm.solver import certify, minimise
 from protocols.problems import Intersection, Linear, MeanEstimation, OneVsRestHinge
 from protocols.problems.smoothed import Smoothed
