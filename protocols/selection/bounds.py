@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.optimisation.then import Then, ThenState
-from protocols.selection.budget import fitted, rest
+from protocols.selection.budget import rest, within
 from protocols.sums.planned import PlannedVectorSum, planned_sum
 from shuffle_sim.arrays import Floats, Values
 from shuffle_sim.data.cohort import Cohort
@@ -195,11 +195,8 @@ class ChosenBounds(Then, Protocol[Any]):
             )
             raise ParameterError("choose_bounds", share, allowed)
         columns = len(by.lower)
-        return fitted(
-            lambda left: cls(make(left), histogram, by, columns, part),
-            privacy,
-            rest(privacy, part),
-        )
+        fits = partial(cls, histogram=histogram, by=by, columns=columns, part=part)
+        return within(lambda left: fits(make(left)), privacy, rest(privacy, part))
 
     @property
     def users(self) -> int:

@@ -16,7 +16,6 @@ from shuffle_sim.protocol.task import walked
 
 _PASSES, _CREEP = 60, 0.9995  # of the search for a budget that fits
 
-Made = TypeVar("Made", bound=Protocol[Any])
 Kind = TypeVar("Kind")
 
 
@@ -51,24 +50,19 @@ def _total(charges: Iterable[tuple[Cohort, PrivacyEvent]], delta: float) -> floa
     return ledger.guarantee(delta).epsilon
 
 
-def fitted(make: Callable[[Privacy], Made], privacy: Privacy, first: Privacy) -> Made:
-    """A protocol whose ledger shows at most the epsilon that is asked for; as `within`."""
-    return within(make, charged, privacy, first)
-
-
 def within(
     make: Callable[[Privacy], Kind],
-    charges: Callable[[Kind], Iterable[tuple[Cohort, PrivacyEvent]]],
     privacy: Privacy,
     first: Privacy,
+    charges: Callable[[Any], Iterable[tuple[Cohort, PrivacyEvent]]] = charged,
 ) -> Kind:
     """What is made of parts such that a ledger shows at most the epsilon that is asked for.
 
     Args:
         make: makes it, from what its parts get.
-        charges: of its ledger.
         privacy: of the whole run.
         first: what the parts get at most; less is tried until the ledger agrees.
+        charges: of its ledger.
 
     Raises:
         ParameterError: nothing that was tried fits.

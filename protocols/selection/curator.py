@@ -113,7 +113,7 @@ class CuratedSelection(Choice, CentralAlgorithm[Any]):
             every = {name: make(part) for name, make in candidates.items()}
             return cls(every, loss, Exponential(share * privacy.epsilon), privacy.delta)
 
-        return within(made, cls._charges, privacy, Privacy(first, privacy.delta / count))
+        return within(made, privacy, Privacy(first, privacy.delta / count), cls._charges)
 
     def _charges(self) -> list[tuple[Cohort, PrivacyEvent]]:
         """What the ledger will have."""

@@ -21,7 +21,7 @@ from protocols.problems.linear_loss import LinearLoss
 from protocols.problems.loss import Loss
 from protocols.problems.multiclass import MultiClass
 from protocols.problems.weighted import Weighted
-from protocols.selection.budget import each_of, fitted
+from protocols.selection.budget import each_of, within
 from protocols.shuffle.noisy_mean import NoisyMean
 from protocols.shuffle.optimiser import FirstOrder
 from protocols.sums.planned import PlannedVectorSum, planned_sum
@@ -190,7 +190,7 @@ class Selected(Choice, Protocol[Any]):
             each = {name: make(n - scorers, part) for name, make in candidates.items()}
             return cls(each, scoring)
 
-        return fitted(made, privacy, each_of(privacy, len(candidates)))
+        return within(made, privacy, each_of(privacy, len(candidates)))
 
     @property
     def users(self) -> int:
