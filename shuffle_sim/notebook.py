@@ -1,7 +1,9 @@
-"""Values as tables in notebooks."""
+"""Tables: values in notebooks, and names that leave numbers their room in a terminal."""
 
+import re
 from collections.abc import Iterable, Mapping
 from html import escape
+from textwrap import fill
 
 
 def html_table(facts: Mapping[str, object]) -> str:
@@ -22,3 +24,25 @@ def html_rows(heads: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
         f"<tr>{''.join(f'<td>{escape(str(each))}</td>' for each in row)}</tr>" for row in rows
     )
     return f"<table><tr>{head}</tr>{body}</table>"
+
+
+def narrowed(rows: Iterable[Iterable[str]], texts: int, room: int) -> list[list[str]]:
+    """Cells whose first `texts` columns break at blanks and hyphens, until a row takes `room`.
+
+    The widest column gives way first. No word is cut: then the rows stay wider.
+    """
+    cells = [[*row] for row in rows]
+    columns = [*zip(*cells, strict=True)]
+    pieces = [re.split(r"(?<=-)|\s", "\n".join(column)) for column in columns[:texts]]
+    least = [max(map(len, each)) for each in pieces]
+    widths = [max(len(line) for cell in column for line in cell.split("\n")) for column in columns]
+    while sum(widths) + 2 * (len(widths) - 1) > room:
+        given = [at for at in range(len(least)) if widths[at] > least[at]]
+        if not given:
+            break
+        widths[max(given, key=widths.__getitem__)] -= 1
+    kept = {"break_long_words": False}
+    return [
+        [fill(cell, widths[at], **kept) if at < texts else cell for at, cell in enumerate(row)]
+        for row in cells
+    ]

@@ -24,6 +24,7 @@ from shuffle_sim.errors import ParameterError
 from shuffle_sim.execution.costs import Costs
 from shuffle_sim.execution.plain import plain, simulator_view
 from shuffle_sim.execution.result import ReportCounts
+from shuffle_sim.notebook import narrowed
 from shuffle_sim.privacy.guarantee import Guarantee
 
 if TYPE_CHECKING:
@@ -40,10 +41,9 @@ def check_path(option: str, path: Path | None, kinds: tuple[str, ...]) -> None:
     """
     if path is not None:
         check_name(option, path)
-    if path is not None and (path.suffix not in kinds or not path.parent.is_dir() or path.is_dir()):
-        raise ParameterError(
-            option, str(path), f"a {' or '.join(kinds)} file in an existing folder"
-        )
+        if path.suffix not in kinds or not path.parent.is_dir() or path.is_dir():
+            allowed = f"a {' or '.join(kinds)} file in an existing folder"
+            raise ParameterError(option, str(path), allowed)
 
 
 @contextmanager
@@ -233,10 +233,9 @@ def emit(value: object) -> None:
 def grid(*heads: str, texts: int = 1) -> Grid:
     """A table without lines; all columns after the first `texts` hold numbers."""
     made = Grid(*heads, box=None, header_style="bold", pad_edge=False)
-    for column in made.columns[:texts]:
-        column.overflow = "fold"  # a name that is cut is no name
-    for column in made.columns[texts:]:
-        column.justify = "right"
+    for at, column in enumerate(made.columns):
+        column.overflow = "fold"  # what is cut is no name and no number
+        column.justify = "left" if at < texts else "right"
     return made
 
 
@@ -247,8 +246,9 @@ def print_table(
     where: Console = console,
 ) -> Grid:
     """Print a table; all columns after the first `texts` hold numbers."""
-    made = grid(*heads, texts=texts)
-    for row in rows:
+    first, *others = narrowed([heads, *rows], texts, where.width)
+    made = grid(*first, texts=texts)
+    for row in others:
         made.add_row(*row)
     where.print(made)
     return made

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from shuffle_sim.cli import show
 from shuffle_sim.cli.app import app
-from shuffle_sim.cli.show import FOOTER, add_note, console, dress, grid, new_figure
+from shuffle_sim.cli.show import FOOTER, add_note, console, dress, grid, new_figure, print_table
 from shuffle_sim.privacy.trust import Trust
 
 
@@ -51,6 +51,19 @@ def test_a_footer_under_a_legend_would_be_found():
     figure.supxlabel(FOOTER, fontsize=7)
     footer, others, _ = boxes(figure)
     assert any(footer.overlaps(each) for each in others)
+
+
+@pytest.mark.parametrize("width", [80, 44, 40, 32])
+def test_names_in_a_table_break_between_words(width):
+    rows = [("heavy-hitters", "fewest messages", "1,000", "2.5"), ("central", "x", "7", "1e9")]
+    with console.capture() as caught, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(console, "_width", width)
+        print_table(("method", "setting", "bits", "error"), rows, texts=2)
+    shown = caught.get()
+    assert max(map(len, shown.splitlines())) <= width
+    words = {"fewest", "messages", "central", "1,000", "1e9"}
+    words |= {"heavy-hitters"} if width > 40 else {"heavy-", "hitters"}
+    assert words <= {*shown.split()}
 
 
 def test_a_name_is_folded_not_cut():
