@@ -41,8 +41,9 @@ def narrowed(rows: Iterable[Iterable[str]], texts: int, room: int) -> list[list[
         if not given:
             break
         widths[max(given, key=widths.__getitem__)] -= 1
-    kept = {"break_long_words": False}
-    return [
-        [fill(cell, widths[at], **kept) if at < texts else cell for at, cell in enumerate(row)]
-        for row in cells
-    ]
+    for row in cells:
+        row[:texts] = (
+            fill(cell, width, break_long_words=False)
+            for cell, width in zip(row[:texts], widths, strict=False)
+        )
+    return cells
