@@ -21,6 +21,7 @@ from protocols.central.heavy_tails.heavy_tailed_erm import SOLVERS as HEAVY_SOLV
 from protocols.central.heavy_tails.pop_localize import SYSTEMS
 from protocols.central.person.accelerated_erm_plan import CENTERS
 from protocols.central.person.linear_time_plan import MEANS
+from protocols.central.person.one_pass_plan import BATCHES
 from protocols.central.record.output_bound import NOISES
 from protocols.central.record.sums import MECHANISMS
 from protocols.counts.methods import METHODS
@@ -168,6 +169,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "clip": (1e-3, 10.0),
     "eta": (1e-3, 10.0),
     "batch": (2, 5),
+    "batches": BATCHES,
     "smoothing": (0.01, 100.0),
     "schedule": SCHEDULES,
     "encoding": ("carry", "unary"),
