@@ -69,6 +69,9 @@ class OneRound(Protocol[Any]):
         self._delta = real("delta", delta, 0.0, 1.0, closed=(False, False))
         self._cost(Datum())  # refuses what the accountant cannot do
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(n={self.n}, delta={self._delta:g}, {self.randomizer})"
+
     def _cost(self, query: Query) -> PrivacyEvent:
         event = self.randomizer.event(self.honest, query)
         if event is None:

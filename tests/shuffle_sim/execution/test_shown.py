@@ -26,6 +26,13 @@ def test_a_result_is_one_short_line_and_a_table(made):
     assert "CarrySumEvent</th>" in page
 
 
+def test_a_protocol_of_one_round_says_what_it_is(made):
+    assert repr(made).startswith(
+        "CarryVectorSum(n=60, delta=1e-06, CarryRandomizer(coordinates=3, "
+    )
+    assert "\n" not in repr(made)
+
+
 def test_a_result_as_json_leaves_the_simulator_s_view_apart(made):
     result = run(made, np.full((60, 3), 2.0), seed=1)
     found = result.to_dict()
