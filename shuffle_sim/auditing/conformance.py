@@ -16,6 +16,7 @@ import scipy  # parts by attribute: they load when used
 from numpy.typing import ArrayLike, NDArray
 
 from shuffle_sim.arrays import Floats, dense
+from shuffle_sim.auditing.evidence import against_each_other, against_law
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.errors import FrameError, ParameterError
 from shuffle_sim.execution.engine import run
@@ -28,6 +29,7 @@ from shuffle_sim.wire.codec import decode
 from shuffle_sim.wire.fingerprint import fingerprint
 
 FALSE_ALARM = 1e-6
+_LEAST = 10.0  # draws that a cell expects
 
 
 class LawError(AssertionError):
@@ -44,56 +46,45 @@ def naming(what: str) -> Iterator[None]:
 
 
 def check_pmf(draws: ArrayLike, pmf: Floats, *, false_alarm: float = FALSE_ALARM) -> None:
-    """Draws of 0, 1, ... against a probability mass function (chi-square, cells pooled to at least
-    10 expected).
+    """Draws of 0, 1, ... against a probability mass function, in cells that expect 10 or more.
+
+    The bound holds for every number of draws (`evidence`).
 
     Raises:
-        LawError: if the law differs; by chance with probability `false_alarm`.
+        LawError: if the law differs; by chance with probability `false_alarm` at most.
     """
-    values = np.asarray(draws, np.int64).ravel()
+    values, law = np.asarray(draws, np.int64).ravel(), np.asarray(pmf, float)
     if values.size and (
-        values.min() < 0
-        or values.max() >= len(pmf)
-        or (np.asarray(pmf)[np.unique(values)] == 0).any()
+        values.min() < 0 or values.max() >= len(law) or (law[np.unique(values)] == 0).any()
     ):
         raise LawError("a draw has probability 0")
-    observed, expected = _pool(
-        np.bincount(values, minlength=len(pmf)), np.asarray(pmf) * values.size
-    )
-    mode = int(np.argmax(pmf))
-    if (
-        len(expected) < 2 and pmf[mode] > 0.5
-    ):  # all but a constant: how often it is one is all that so many draws can show
-        hits, law = int((values == mode).sum()), scipy.stats.binom(values.size, min(pmf[mode], 1.0))
-        if 2 * min(law.cdf(hits), law.sf(hits - 1)) < false_alarm:
-            raise LawError(f"{hits} of {values.size} draws where {law.mean():.1f} are expected")
-        return
-    _judge(
-        float(((observed - expected) ** 2 / expected).sum()),
-        len(expected) - 1,
-        false_alarm,
-        "the law differs from the pmf",
-    )
+    if abs(law.sum() - 1) > 1e-6:
+        raise ValueError(f"probabilities add up to {law.sum():.9g}, not to 1")
+    cells = _cells(law * values.size)
+    observed, weights = _sums(np.bincount(values, minlength=len(law)), cells), _sums(law, cells)
+    if against_law(observed.astype(np.int64), weights, false_alarm):
+        raise LawError("the law differs from the pmf: " + _worst(observed, weights * values.size))
 
 
 def check_same_law(
     first: ArrayLike, second: ArrayLike, *, false_alarm: float = FALSE_ALARM
 ) -> None:
-    """Two samples of integers have one law (two-sample chi-square, pooled).
+    """Two samples of integers have one law, in cells that expect 10 or more of each.
+
+    The bound holds for every number of draws (`evidence`).
 
     Raises:
-        LawError: if they differ; by chance with probability `false_alarm`.
+        LawError: if they differ; by chance with probability `false_alarm` at most.
     """
     a, b = np.asarray(first, np.int64).ravel(), np.asarray(second, np.int64).ravel()
     low, top = min(a.min(), b.min()), max(a.max(), b.max())
-    counts = [np.bincount(x - low, minlength=top - low + 1).astype(float) for x in (a, b)]
-    together = (counts[0] + counts[1]) / (a.size + b.size)
-    statistic, cells = 0.0, 1
-    for count, size in zip(counts, (a.size, b.size), strict=True):
-        observed, expected = _pool(count, together * size, least=10.0 * size / min(a.size, b.size))
-        statistic += float(((observed - expected) ** 2 / expected).sum())
-        cells = len(expected)
-    _judge(statistic, cells - 1, false_alarm, "the two laws differ")
+    one, other = (np.bincount(x - low, minlength=top - low + 1) for x in (a, b))
+    # Cells follow from both samples together: so the law of their split is known.
+    together = (one + other) / (a.size + b.size)
+    cells = _cells(together * min(a.size, b.size))
+    mine, others = (_sums(x, cells).astype(np.int64) for x in (one, other))
+    if against_each_other(mine, others, false_alarm):
+        raise LawError("the two laws differ: " + _worst(mine, _sums(together, cells) * a.size))
 
 
 def check_variance(
@@ -113,27 +104,35 @@ def check_variance(
         )
 
 
-def _pool(observed: NDArray[Any], expected: Floats, least: float = 10.0) -> tuple[Floats, Floats]:
-    """Neighbouring cells joined until each expects at least `least`."""
-    pooled: list[tuple[float, float]] = []
-    seen = wanted = 0.0
-    for o, e in zip(observed, expected, strict=True):
-        seen, wanted = seen + float(o), wanted + float(e)
-        if wanted >= least:
-            pooled.append((seen, wanted))
-            seen = wanted = 0.0
-    if pooled and (seen or wanted):
-        last = pooled.pop()
-        pooled.append((last[0] + seen, last[1] + wanted))
-    cells = np.array(pooled or [(seen, wanted)])
-    return cells[:, 0], cells[:, 1]
+def _cells(expected: Floats) -> NDArray[np.intp]:
+    """The cell of each outcome: neighbours that expect `_LEAST` together.
+
+    Of what is all but a constant, that outcome and the others: how often it comes is all that so
+    few draws can show.
+    """
+    cells, cell, wanted = np.zeros(len(expected), np.intp), 0, 0.0
+    for place, each in enumerate(expected.tolist()):
+        cells[place], wanted = cell, wanted + each
+        if wanted >= _LEAST:
+            cell, wanted = cell + 1, 0.0
+    cells = np.minimum(cells, max(0, cell - 1))  # what is left over joins the last that is full
+    if cell < 2 and len(expected) > 1:
+        mode = int(np.argmax(expected))
+        if expected[mode] <= expected.sum() / 2:
+            raise ValueError("too few draws: every cell would be pooled into one")
+        cells = (np.arange(len(expected)) != mode).astype(np.intp)
+    return cells
 
 
-def _judge(statistic: float, freedom: int, false_alarm: float, message: str) -> None:
-    if freedom < 1:
-        raise ValueError("too few draws for a chi-square test: every cell would be pooled into one")
-    if scipy.stats.chi2.sf(statistic, freedom) < false_alarm:
-        raise LawError(f"{message}: chi-square {statistic:.1f} on {freedom} degrees of freedom")
+def _sums(of: NDArray[Any], cells: NDArray[np.intp]) -> Floats:
+    return np.asarray(np.bincount(cells, weights=of), np.float64)
+
+
+def _worst(found: NDArray[Any], expected: Floats) -> str:
+    """Words on the cell that is farthest off."""
+    place = int(np.argmax((found - expected) ** 2 / np.maximum(expected, 1e-300)))
+    many, mean = int(found[place]), float(expected[place])
+    return f"{many:,} draws in cell {place} of {len(found)}, expected are {mean:,.1f}"
 
 
 def check_theorem(theorem: Theorem[Any]) -> None:

@@ -1,5 +1,6 @@
 """The draws of users: streams of every run, round, role and place; long blocks of every kernel."""
 
+import math
 from dataclasses import replace
 from functools import cached_property
 from itertools import product
@@ -9,7 +10,8 @@ from numpy.typing import NDArray
 
 from shuffle_sim.arrays import Floats
 from shuffle_sim.auditing.bench import LARGEST, QUICK, BenchRound, Way
-from shuffle_sim.auditing.conformance import LawError, check_variance, naming
+from shuffle_sim.auditing.conformance import LawError, naming
+from shuffle_sim.auditing.evidence import against_spread
 from shuffle_sim.auditing.scores import judge, scored, stacked, summed
 from shuffle_sim.auditing.searching import Searches
 from shuffle_sim.auditing.sequences import (
@@ -31,7 +33,7 @@ _ROUNDS = *range(24), 31, 32, 33, 64, 128, 256, 1 << 10, 1 << 16, 1 << 20, (1 <<
 _LONG = 600_000  # draws of a block beyond every kernel's pieces, at most
 _STRONG = 5_000  # of them that a cryptographic generator makes
 _SUMS = 96  # of such a block
-_EXCESS = 0.01  # kurtosis of a sum beyond a Gaussian's, at most, to be taken for one
+_EXCESS = 0.01  # kurtosis of a sum beyond a Gaussian's, at most, for its spread to tell most
 _STREAMS, _SYSTEMS = 1 << 15, 1 << 17  # streams, and entropies of the system, two by two
 _RAW, _SINGLE = 1 << 18, 1 << 16  # words of a stream: at once, and one by one
 _DATA, _TURNS = 15, 1 << 10  # data that are tried, of so many coordinates at most
@@ -222,12 +224,26 @@ class Draws(Searches):
             [((k - m) ** 2) @ pmf for k, m, pmf in zip(places, means, pmfs, strict=True)]
         )
         fourth = [((k - m) ** 4) @ pmf for k, m, pmf in zip(places, means, pmfs, strict=True)]
-        # Chi-square is for what is nearly Gaussian; sums of what is seldom have their exact law.
+        # Sums of what is seldom show in scores, others in how far they spread.
         near = np.array(fourth) < (3 + _EXCESS * users) * spread**2
-        exact = [at for at in np.flatnonzero(~near) if users * len(pmfs[at]) <= LARGEST]
-        if exact:
-            tests = [scored(seen[:, at], summed([(pmfs[at], users)])) for at in exact]
+        near |= users * np.array([len(pmf) for pmf in pmfs]) > LARGEST
+        if not near.all():
+            rare = np.flatnonzero(~near)
+            tests = [scored(seen[:, at], summed([(pmfs[at], users)])) for at in rare]
             judge(*stacked(tests), alarm / 2, "sums of long blocks, label, score")
-        if near.any():
-            scaled = (seen - users * means)[:, near] / np.sqrt(users * spread[near])
-            check_variance(scaled, np.ones_like(scaled), false_alarm=alarm / 2)
+        draws = []
+        for at in np.flatnonzero(near):
+            size = 1 << math.ceil(math.log2(32 + 32 * math.sqrt(users * spread[at])))
+            shift = size // 2 - round(users * means[at])
+            # Modulo so many the law is exact, however far the sum itself may reach.
+            law = np.roll(_modulo(pmfs[at], users, size), shift)
+            draws.append(((seen[:, at] + shift) % size, law))
+        if draws and against_spread(draws, alarm / 2):
+            raise LawError("sums of long blocks have another spread than those of their users")
+
+
+def _modulo(pmf: Floats, users: int, size: int) -> Floats:
+    """The law of the sum of so many independent numbers modulo `size`."""
+    folded = np.bincount(np.arange(len(pmf)) % size, weights=pmf / pmf.sum(), minlength=size)
+    law = np.maximum(np.fft.irfft(np.fft.rfft(folded) ** users, size), 0.0)
+    return np.asarray(law / law.sum())

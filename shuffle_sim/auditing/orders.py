@@ -17,12 +17,13 @@ from numpy.typing import NDArray
 from shuffle_sim.arrays import Floats, Values, dense
 from shuffle_sim.auditing.arrangements import View, check_bits, check_half
 from shuffle_sim.auditing.conformance import LawError
+from shuffle_sim.auditing.evidence import against_laws
 from shuffle_sim.auditing.scores import LEVELS, Ints, judge
 from shuffle_sim.protocol.randomizer import Randomizer
 from shuffle_sim.wire.messages import Alphabet, Messages
 
 _CELLS = 16  # of places and of tags
-_OFTEN = 20  # how often a message comes to a place, for chi-square
+_OFTEN = 20  # how often a message comes to a place, for its rank to be looked at
 _FEWEST = 8  # messages of which moments up to that order are those of a bound
 _MANY, _VIEWS = 500, 6  # messages that are more than the symbols, and views of them
 _FEW = 1 << 7  # messages below which only tables of places are looked at
@@ -112,12 +113,25 @@ def _check_table(places: NDArray[np.intp], alarm: float, what: str) -> None:
     expected = views * np.outer(many, many).ravel() / size
     # Drawing without replacement spreads less than with it (Hoeffding 1963).
     judge(LEVELS * found, LEVELS * expected, LEVELS**2 * expected, alarm / 2, what)
-    if cells == size and expected.min() >= _OFTEN:
-        # Of sums of permutation matrices: (n - 1)/n of Pearson's statistic has (n - 1)^2 degrees.
-        # Rows and columns of a permutation matrix add up to 1: (n - 1)^2 cells are free.
-        statistic = float((((found - expected) ** 2) / expected).sum()) * (size - 1) / size
-        if scipy.stats.chi2.sf(statistic, (size - 1) ** 2) < alarm / 2:
-            raise LawError(f"{what}: chi-square {statistic:.0f} of {(size - 1) ** 2}")
+    if cells == size and views >= _OFTEN * size:
+        shown = np.argsort(places, axis=1)
+        for each in (places, places[:, ::-1], shown, shown[:, ::-1]):
+            if against_laws(_ranks(each), alarm / 8):
+                raise LawError(f"{what}: some orders are likelier than others")
+
+
+def _ranks(orders: NDArray[np.intp]) -> list[tuple[Ints, Floats]]:
+    """How often each number of an order has each rank among those that are left.
+
+    The ranks of a uniform order are independent and uniform (Lehmer's code).
+    """
+    later = orders[:, :, None] > orders[:, None, :]
+    ranks = np.triu(later).sum(axis=2)
+    size = orders.shape[1]
+    return [
+        (np.bincount(rank, minlength=size - place), np.ones(size - place))
+        for place, rank in enumerate(ranks.T)
+    ]
 
 
 def _check_digits(seen: Ints, sent: Ints, alarm: float, what: str) -> None:

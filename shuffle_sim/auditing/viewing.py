@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from shuffle_sim.arrays import Floats
 from shuffle_sim.auditing.arrangements import BLOCKS, View, check_ones
 from shuffle_sim.auditing.bench import BenchRound
-from shuffle_sim.auditing.conformance import LawError, check_variance, naming
+from shuffle_sim.auditing.conformance import LawError, naming
+from shuffle_sim.auditing.evidence import against_spread
 from shuffle_sim.auditing.orders import Tags, WordTags, check_symbols, check_tags
 from shuffle_sim.auditing.scores import LEVELS, judge
 from shuffle_sim.auditing.sequences import check_lags
@@ -229,18 +231,31 @@ def _check_large(bench: "Bench", alarm: float) -> None:
     bits, deployment = Tags(1, 2, 1), bench.deployment("literal").of_shuffler
     for place, size in enumerate(_HUGE):
         sizes = np.array([[size // 4], [size // 4], [size - 2 * (size // 4)]], np.int64)
-        found = np.empty((_PIECES, len(sizes)))
+        found = np.empty((_PIECES, len(sizes)), np.int64)
         for index in range(_PIECES):
             pool = BitPool(bits)
             pool.take(front(size, bits) + (size // 2).to_bytes(8, "little"))
             pool.cut(sizes, deployment.stream(index, Role.ROUTER, place))
             routed = (pool.routed(each, np.random.default_rng(0)) for each in range(len(sizes)))
             found[index] = [int.from_bytes(each[-8:], "little") for each in routed]
-        share = sizes[:, 0] / size
-        spread = size / 4 * share * (1 - share)  # hypergeometric, but for a factor of 1 + 1/size
-        check_variance(
-            found[:, 1] - size // 2 * share[1], np.full(_PIECES, spread[1]), false_alarm=alarm / 4
-        )
+        first, law = _hypergeometric(size, size // 2, size // 4)
+        seen = np.clip(found[:, 1] - first, 0, len(law) - 1)
+        if against_spread([(seen, law)], alarm / 4):
+            raise LawError(f"ones in pieces of a pool of {size:,} bits: another spread")
+
+
+def _hypergeometric(size: int, ones: int, drawn: int) -> tuple[int, Floats]:
+    """The law of the ones that are drawn, 12 standard deviations to both sides, and its first.
+
+    Beyond that there is less than e^-71 of it (Hoeffding 1963), which is nothing to a float.
+    """
+    share = drawn / size
+    far = int(12 * math.sqrt(ones * share * (1 - share)))
+    k = np.arange(int(ones * share) - far, int(ones * share) + far)
+    # Ratios of neighbours: factorials of 10^9 would leave no digits.
+    steps = np.log((ones - k) / (k + 1.0) * ((drawn - k) / (size - ones - drawn + k + 1.0)))
+    law = np.exp(np.cumsum(steps) - np.cumsum(steps).max())
+    return int(k[0]) + 1, law / law.sum()
 
 
 def _check_chunks(bench: "Bench", alarm: float) -> None:

@@ -17,7 +17,7 @@ from shuffle_sim.privacy.sparse_vector import PROOF, AboveThreshold
 SHARE = 1 / (1 + 2 ** (2 / 3))
 
 
-def stops(mechanism, queries, draws=8000, redrawn=False):
+def stops(mechanism, queries, draws=10_000, redrawn=False):
     """How many queries pass before the first that does not, in each of many sessions."""
     rng, counts = np.random.default_rng(11), []
     for session in range(draws):
