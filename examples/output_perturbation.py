@@ -19,6 +19,7 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 from scipy import stats
+from slopes import fit
 
 from protocols import Hinge, Huber, L2Ball, OutputPerturbation, Problem, RealSpace
 from protocols.central.record.minimum import Minimum
@@ -126,10 +127,11 @@ def slopes(quick: bool) -> Any:
             error = float(excess.std() / math.sqrt(repeats))
             points.append((n, float(excess.mean()), error, bound.excess, case.printed(n)))
         found[case] = table = np.array(points)
-        fit = np.polyfit(np.log(table[:, 0]), np.log(table[:, 1]), 1)[0]
+        slope, error = fit(*table.T[:3])
         over = float(((table[:, 1] - table[:, 3]) / table[:, 2]).max())
         share = float((table[:, 1] / table[:, 3]).mean())
-        print(f"{case.name:34} slope {fit:.3f} (theory {case.slope:.3f}), {share:.3f} of the bound")
+        shown = f"slope {slope:.3f} ± {error:.3f} (theory {case.slope:.3f})"
+        print(f"{case.name:34} {shown}, {share:.3f} of the bound")
         print(f"{'':34} at most {max(over, 0.0):.1f} standard errors above it")
     return found
 
@@ -141,8 +143,8 @@ def _draw_slopes(figure: Any, found: Any) -> None:
         panel.errorbar(n, mean, 2 * error, fmt="o", ms=4, label="measured, 2 standard errors")
         panel.plot(n, bound, color="tab:gray", label="proven bound")
         panel.plot(n, printed, ":", color="tab:red", label="paper's bound")
-        fit = np.polyfit(np.log(n), np.log(mean), 1)[0]
-        panel.set_title(f"{case.name}\nslope {fit:.2f}, theory {case.slope:.2f}")
+        slope = fit(n, mean, error)[0]
+        panel.set_title(f"{case.name}\nslope {slope:.2f}, theory {case.slope:.2f}")
         panel.set_xscale("log")
         panel.set_yscale("log")
         panel.set_xlabel("rows n")

@@ -1,25 +1,31 @@
-"""Persons, not records: what clipping around the last release gains, in the shuffle model.
+"""Persons, not records: what their records gain, in the shuffle model and with a curator.
 
-    python examples/persons.py logistic --seeds 20      # some 15 minutes
-    python examples/persons.py slopes                   # some 5 minutes
-    python examples/persons.py slopes --quick           # in m alone, 3 seconds
-    python examples/persons.py extension                # some 10 minutes
-    python examples/persons.py extension --quick        # in m alone, 30 seconds
-    python examples/persons.py gradients                # seconds
+    python examples/persons.py slopes [--quick] [--out FOLDER]       # some 5 minutes
+    python examples/persons.py extension [--quick] [--out FOLDER]    # some 10 minutes
+    python examples/persons.py accelerated [--quick] [--out FOLDER]  # some 6 minutes
+    python examples/persons.py logistic --seeds 20                   # some 15 minutes
+    python examples/persons.py gradients                             # seconds
 
-`logistic` compares, at epsilon 1 and delta 1e-6, n = 2000 and d = 10, 25 steps of descent with real
-shuffle noise: clipped at L, clipped at 0.3 L (DP-FedSGD, tuned by hand), and with a carried center.
-`slopes` fits the excess loss of mean estimation, and of a linear loss on the unit ball, over three
-decades in n and in m. `extension` does so for the curator's phases with the centred Lipschitz
-extension. `gradients` counts the gradients of one record that each algorithm takes, beside those of
-the theorems.
+The first three fit excess losses against n and m over three decades, with standard errors: descent
+with real shuffle noise; the curator's phases with the centred Lipschitz extension (Ghazi et al.
+2023); accelerated phases and the one pass (Lowy, Liu and Asi 2024). With --quick they have fewer
+sizes and take half a minute at most. With --out they write a picture. `logistic` compares, at
+epsilon 1 and delta 1e-6, n = 2000 and d = 10, 25 steps of descent with real shuffle noise: clipped
+at L, clipped at 0.3 L (DP-FedSGD, tuned by hand), and with a carried center. `gradients` counts the
+gradients of one record that each algorithm takes, beside those of the theorems.
 """
 
 import argparse
 import dataclasses
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+from slopes import Fit, draw, mean_and_error
 
 from protocols import (
     AcceleratedPhasedERM,
@@ -38,16 +44,9 @@ from shuffle_sim.arrays import Floats
 PRIVACY = Privacy(1.0, 1e-6)
 D = 10
 ITEM_SPREAD = 0.1
-"""Of records in `extension`: small, so that sampling errors do not hide those of privacy."""
-EXTENSION = {
-    ("quadratic", "carried", "n"): [1000, 10_000, 100_000, 1_000_000],
-    ("quadratic", "carried", "m"): [100, 1000, 10_000, 100_000],
-    ("edge", "carried", "n"): [1000, 10_000, 100_000, 1_000_000],
-    ("edge", "carried", "m"): [100, 1000, 10_000, 100_000],
-    ("quadratic", "fixed", "m"): [100, 1000, 10_000, 100_000],
-    ("edge", "fixed", "m"): [100, 1000, 10_000, 100_000],
-}
-"""Sizes: n at m = 10,000, and m at n = 20,000."""
+"""Of records of the curator's studies: small, so that sampling does not hide privacy's errors."""
+HEIGHTS = (1 / 4, 1 / 2, 1)
+"""Means of the linear loss in `accelerated`, over the proven bound: the worst of them counts."""
 
 
 def table(n: int, m: int, seed: int) -> Floats:
@@ -104,52 +103,48 @@ def logistic(n: int, m: int, seeds: int) -> dict[str, list[float]]:
     return found | {"not private": [problem.risk(quiet, rows) - least]}
 
 
-def excess(
-    loss: str, n: int, m: int, center: str, seeds: int, rounds: int = 12
-) -> tuple[float, float]:
-    """Mean excess on the population, and its standard error.
+def descent(loss: str, center: str, n: int, m: int, seeds: int) -> tuple[list[float], float]:
+    """Excess losses of `UserLevelGD` on the population, and its bound.
 
     A person's mean gradient is that of the mean of its records, so persons are drawn as one mean.
+    The linear loss has its mean at the height of the noise, and steps go to the border.
     """
-    gaps = []
-    if loss == "quadratic":
-        problem = Problem(MeanEstimation(), L2Ball(D, 1.0), records=m)
-        eta = 0.9
-    else:
-        problem = Problem(Linear(), L2Ball(D, 1.0), records=m)
-        eta = 1e9  # each step goes to the border, along the released gradient
+    quadratic = loss == "quadratic"
+    problem = Problem(MeanEstimation() if quadratic else Linear(), L2Ball(D, 1.0), records=m)
     made = UserLevelGD.calibrated(
-        n=n, problem=problem, privacy=PRIVACY, rounds=rounds, center=center, deviations=3.0, eta=eta
-    )
+        n=n, problem=problem, privacy=PRIVACY, rounds=12, center=center, deviations=3.0,
+        eta=0.9 if quadratic else 1e9,
+    )  # fmt: skip
     radius = made.centring.spread / (1 - made.centring.contraction)
     noise = math.sqrt(made.mean.squared_noise) / problem.lipschitz * radius
+    mean = np.full(D, 0.1) if quadratic else noise * np.eye(D)[0]
+    gaps = []
     for seed in range(seeds):
         rng = np.random.default_rng(seed + 1000 * n)
-        spread = 0.5 / math.sqrt(D * m)
-        if loss == "quadratic":
-            mean = np.full(D, 0.1)
-            rows = mean + spread * rng.normal(size=(n, 1, D))
-            value = run(made, rows, seed=seed, fidelity="aggregate").value
-            gaps.append(float((value - mean) @ (value - mean)) / 2)
-            continue
-        mean = noise * np.eye(D)[0]
-        x = -mean + spread * rng.normal(size=(n, 1, D))
-        rows = np.concatenate([x, np.zeros((n, 1, 1))], axis=2)
-        value = run(made, rows, seed=seed, fidelity="aggregate").value
-        gaps.append(float(np.linalg.norm(mean) - mean @ value))
-    return float(np.mean(gaps)), float(np.std(gaps, ddof=1) / math.sqrt(seeds))
+        noisy = 0.5 / math.sqrt(D * m) * rng.normal(size=(n, 1, D))
+        rows = mean + noisy if quadratic else _linear(noisy - mean, 0.0)
+        gaps.append(_gap(made, rows, mean, seed, quadratic, fidelity="aggregate"))
+    return gaps, made.bound
 
 
-def extension(
-    loss: str, n: int, m: int, seeds: int, center: str = "carried"
-) -> tuple[float, float]:
+def _linear(x: Floats, label: float = 1.0) -> Floats:
+    return np.concatenate([x, np.full((*x.shape[:2], 1), label)], axis=2)
+
+
+def _gap(made: Any, rows: Floats, mean: Floats, seed: int, quadratic: bool, **how: Any) -> float:
+    value = run(made, rows, seed=seed, **how).value
+    if quadratic:
+        return float((value - mean) @ (value - mean)) / 2
+    return float(np.linalg.norm(mean) - mean @ value)
+
+
+def extension(loss: str, center: str, n: int, m: int, seeds: int) -> tuple[list[float], float]:
     """The same for `PhasedERM`, over 3 parameters; a fixed center is output perturbation at L.
 
     The quadratic is -<z, theta> with a ridge of 1, so one phase and several centres serve it. The
     mean of the linear loss is as high as the noise of its mean gradient, 2 gamma sigma sqrt(d)/n.
     """
-    d, spread = 3, ITEM_SPREAD / math.sqrt(3 * m)
-    ridge = 1.0 if loss == "quadratic" else 0.0
+    d, ridge = 3, 1.0 if loss == "quadratic" else 0.0
     problem = Problem(Linear(), L2Ball(d, 1.0), records=m, ridge=ridge)
     made = PhasedERM.calibrated(
         n=n,
@@ -163,24 +158,92 @@ def extension(
         gamma = min(problem.lipschitz, made.tau + made.contraction * gamma)
     height = 2 * gamma * made.mechanism.noise_multiplier * math.sqrt(d) / n
     mean = np.full(d, 0.1) if ridge else height * np.eye(d)[0]
-    gaps = []
+    return _drawn(made, mean, n, 1, m, seeds, ridge > 0), made.bound
+
+
+def _drawn(
+    made: Any, mean: Floats, n: int, records: int, m: int, seeds: int, quadratic: bool = False
+) -> list[float]:
+    """A gap a seed; each of the records of a person is the mean of m/records of them."""
+    spread, gaps = ITEM_SPREAD / math.sqrt(len(mean) * m / records), []
     for seed in range(seeds):
         rng = np.random.default_rng(seed + 1000 * n)
-        x = -mean + spread * rng.normal(size=(n, 1, d))
-        value = run(made, np.concatenate([x, np.ones((n, 1, 1))], axis=2), seed=seed).value
-        if ridge:
-            gaps.append(float((value - mean) @ (value - mean)) / 2)
-        else:
-            gaps.append(float(np.linalg.norm(mean) - mean @ value))
-    return float(np.mean(gaps)), float(np.std(gaps, ddof=1) / math.sqrt(seeds))
+        x = spread * rng.normal(size=(n, records, len(mean))) - mean
+        gaps.append(_gap(made, _linear(x), mean, seed, quadratic))
+    return gaps
 
 
-def extension_slope(loss: str, center: str, axis: str, seeds: int) -> tuple[list[float], float]:
-    """Mean excesses over three decades, and the slope."""
-    sizes = EXTENSION[loss, center, axis]
-    pairs = [(size, 10_000) if axis == "n" else (20_000, size) for size in sizes]
-    gaps = [extension(loss, n, m, seeds, center)[0] for n, m in pairs]
-    return gaps, slope(sizes, gaps)
+def accelerated(kind: Any, n: int, m: int, seeds: int) -> tuple[list[float], float]:
+    """The same for a linear loss over 3 parameters, at the worst height of its mean.
+
+    `LinearTimePhasedSGD` takes a step a record, so that all records are drawn.
+    """
+    problem = Problem(Linear(), L2Ball(3, 1.0), records=m)
+    made = kind.calibrated(n=n, problem=problem, privacy=PRIVACY)
+    records = m if kind is LinearTimePhasedSGD else 1
+    heights = [min(share * made.bound, 0.5) for share in HEIGHTS]
+    found = [_drawn(made, height * np.eye(3)[0], n, records, m, seeds) for height in heights]
+    return max(found, key=np.mean), made.bound
+
+
+@dataclass(frozen=True)
+class Line:
+    """What is fitted: names, the other size, sizes of the axis, and those of a quick study."""
+
+    name: str
+    axis: str
+    promised: float
+    other: int
+    sizes: list[int]
+    quick: list[int]
+    excess: Callable[[int, int, int], tuple[list[float], float]]
+
+    def fit(self, seeds: int, quick: bool) -> Fit:
+        """Measure it."""
+        sizes = self.quick if quick else self.sizes
+        pairs = [(size, self.other) if self.axis == "n" else (self.other, size) for size in sizes]
+        found = [self.excess(n, m, seeds) for n, m in pairs]
+        runs, bounds = zip(*found, strict=True)
+        return Fit(self.name, self.axis, self.promised, sizes, runs, bounds)
+
+
+def decades(first: int, count: int = 4) -> list[int]:
+    """Sizes, each ten times the one before."""
+    return [first * 10**power for power in range(count)]
+
+
+def half_decades(first: int, count: int = 7) -> list[int]:
+    """Sizes, each 10^(1/2) times the one before."""
+    return [round(first * 10 ** (power / 2)) for power in range(count)]
+
+
+def _centred(measure: Any, in_n: int, in_m: int, first: int) -> list[Line]:
+    """Two losses with both centres; a fixed center gains nothing from records."""
+    lines = []
+    for loss, power in (("quadratic", 2.0), ("linear", 1.0)):
+        for center in ("carried", "fixed"):
+            name, excess = f"{loss}, {center}", partial(measure, loss, center)
+            if center == "carried" or measure is descent:
+                lines.append(Line(name, "n", -power, in_n, decades(1000), [], excess))
+            quick = decades(first) if loss == "quadratic" or measure is extension else []
+            promised = -power / 2 if center == "carried" else 0.0
+            lines.append(Line(name, "m", promised, in_m, decades(first), quick, excess))
+    return lines
+
+
+_PHASES, _PASS = (
+    partial(accelerated, each) for each in (AcceleratedPhasedERM, LinearTimePhasedSGD)
+)
+STUDIES = {
+    "slopes": _centred(descent, 400, 4000, 25),
+    "extension": _centred(extension, 10_000, 20_000, 100),
+    "accelerated": [
+        Line("accelerated", "n", -1.0, 10_000, half_decades(1000), half_decades(1000, 4), _PHASES),
+        Line("accelerated", "m", -1 / 2, 20_000, half_decades(100), decades(100), _PHASES),
+        Line("linear time", "n", -1 / 2, 10, half_decades(1000, 4), [500, 1000, 2000], _PASS),
+        Line("linear time", "m", -1 / 4, 1000, half_decades(10, 4), [], _PASS),
+    ],
+}
 
 
 def gradients(n: int, m: int) -> dict[str, float]:
@@ -200,48 +263,40 @@ def gradients(n: int, m: int) -> dict[str, float]:
     }
 
 
-def slope(sizes: list[int], gaps: list[float]) -> float:
-    """Of the logarithms."""
-    return float(np.polyfit(np.log(sizes), np.log(gaps), 1)[0])
+def study(name: str, seeds: int, quick: bool, out: Path | None) -> None:
+    """Print each line as it is fitted, and draw them."""
+    fits = []
+    for line in STUDIES[name]:
+        if line.quick or not quick:
+            fits.append(line.fit(seeds, quick))
+            print(fits[-1], flush=True)
+    if out is not None:
+        draw(fits, out / f"persons-{name}.png")
 
 
 def main() -> None:
     """Run one study."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("study", choices=("logistic", "slopes", "extension", "gradients"))
-    parser.add_argument("--seeds", type=int, default=20)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("study", choices=(*STUDIES, "logistic", "gradients"))
+    parser.add_argument("--seeds", type=int, help="runs of a point: 20, or 3 of `accelerated`")
     parser.add_argument("--m", type=int, nargs="*", default=[25, 100, 400])
     parser.add_argument("--n", type=int, default=2000)
-    parser.add_argument("--quick", action="store_true", help="slopes: of the quadratic, in m")
+    parser.add_argument("--quick", action="store_true", help="fewer sizes")
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help="where the picture goes")
     given = parser.parse_args()
-    if given.study == "logistic":
-        for m in given.m:
-            for name, gaps in logistic(given.n, m, given.seeds).items():
-                error = np.std(gaps, ddof=1) / math.sqrt(len(gaps)) if len(gaps) > 1 else 0.0
-                print(f"m = {m}, {name}: {np.mean(gaps):.2e} +- {2 * error:.1e}", flush=True)
-        return
-    if given.study == "gradients":
+    seeds = given.seeds or (3 if given.study == "accelerated" else 20)
+    if given.study in STUDIES:
+        study(given.study, seeds, given.quick, given.out)
+    elif given.study == "gradients":
         for name, count in gradients(given.n, given.m[0]).items():
             print(f"{name}: {count:.3g}")
-        return
-    if given.study == "extension":
-        for loss, center, axis in EXTENSION:
-            if axis == "m" or not given.quick:
-                gaps, found = extension_slope(loss, center, axis, given.seeds)
-                shown = ", ".join(f"{gap:.2e}" for gap in gaps)
-                print(f"{loss}, {center}, in {axis}: slope {found:.2f} ({shown})", flush=True)
-        return
-    for loss in ("quadratic",) if given.quick else ("quadratic", "edge"):
-        for center in ("carried", "fixed"):
-            for axis in ("m",) if given.quick else ("n", "m"):
-                sizes = (
-                    [1000, 10_000, 100_000, 1_000_000] if axis == "n" else [25, 250, 2500, 25_000]
-                )
-                pairs = [(size, 400) if axis == "n" else (4000, size) for size in sizes]
-                gaps = [excess(loss, n, m, center, given.seeds)[0] for n, m in pairs]
-                shown = ", ".join(f"{gap:.2e}" for gap in gaps)
-                found = slope(sizes, gaps)
-                print(f"{loss}, {center}, in {axis}: slope {found:.2f} ({shown})", flush=True)
+    else:
+        for m in given.m:
+            for name, gaps in logistic(given.n, m, seeds).items():
+                mean, error = mean_and_error(gaps)
+                print(f"m = {m}, {name}: {mean:.2e} +- {2 * error:.1e}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """The rates of Table 1 of Cheu et al. (2022), measured: excess loss against n, d and epsilon.
 
-    python examples/rates.py --out rates            (half an hour of one core)
-    python examples/rates.py --quick --out rates    (seconds: half a decade of n, hard instances)
+    python examples/rates.py --out rates            (hard instances, against n, d and epsilon)
+    python examples/rates.py --quick --out rates    (a minute: half a decade of n)
+    python examples/rates.py --all --out rates      (losses that people use, too)
 
 Real runs of the protocols at aggregate fidelity. Writes rates.json and pictures into the folder,
 each whole or not at all. Ends with status 1 if a slope against n is farther than 0.1 from theory
@@ -24,6 +25,7 @@ from rates_studies import DELTA, HARD, REALISTIC, Method, unit_noise
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
+from slopes import fit, mean_and_error
 
 from protocols.learning.baselines import Baseline
 from shuffle_sim import Execution, Privacy, run
@@ -71,12 +73,12 @@ class Measured:
     @property
     def mean(self) -> float:
         """Mean excess."""
-        return float(np.mean(self.excess))
+        return mean_and_error(self.excess)[0]
 
     @property
     def error(self) -> float:
         """Its standard error."""
-        return float(np.std(self.excess, ddof=1) / math.sqrt(len(self.excess)))
+        return mean_and_error(self.excess)[1]
 
 
 @dataclass(frozen=True)
@@ -159,20 +161,19 @@ def measure(point: Point) -> Measured:
 
 def fitted(method: Method, axis: str, measured: Sequence[Measured]) -> Slope:
     """The slopes of one method along one axis."""
-    x = np.log([getattr(each.point, axis) for each in measured])
-    y = np.log([each.mean for each in measured])
-    weights = (x - x.mean()) / np.square(x - x.mean()).sum()
-    scatter = np.array([each.error / each.mean for each in measured])
+    sizes = [getattr(each.point, axis) for each in measured]
+    means = [each.mean for each in measured]
+    slope, error = fit(sizes, means, [each.error for each in measured])
     theory = {"n": -method.power, "d": method.power / 2, "epsilon": -method.power}[axis]
-    noise = method.power * np.log([each.noise / each.point.n for each in measured])
+    noise = [(each.noise / each.point.n) ** method.power for each in measured]
     return Slope(
         method.name,
         axis,
         theory,
-        float(weights @ noise),
-        float(weights @ y),
-        float(np.linalg.norm(weights * scatter)),
-        (np.diff(y) / np.diff(x)).tolist(),
+        float(fit(sizes, noise, np.zeros(len(noise)))[0]),
+        float(slope),
+        float(error),
+        (np.diff(np.log(means)) / np.diff(np.log(sizes))).tolist(),
         list(measured),
     )
 
@@ -255,6 +256,9 @@ def main() -> None:
         help="half a decade of n, two runs a point, the hard instances only",
     )
     parser.add_argument(
+        "--all", action="store_true", help="realistic losses, too: half an hour of one core more"
+    )
+    parser.add_argument(
         "--out",
         type=Path,
         default=Path("rates"),
@@ -270,7 +274,7 @@ def main() -> None:
     if options.out.exists() and not options.out.is_dir():
         parser.error(f"--out {options.out}: must be a folder")
     wanted = [(method, axis) for method in HARD for axis in (AXES[:1] if options.quick else AXES)]
-    wanted += [] if options.quick else [(method, "n") for method in REALISTIC]
+    wanted += [(method, "n") for method in REALISTIC] if options.all else []
     slopes = study(wanted, quick=options.quick, workers=options.workers, show=True)
     write(options.out, slopes)
     Console(width=170).print(table(slopes))
