@@ -521,3 +521,18 @@ def test_tilting_and_adversaries_change_the_model():
     points = rows[:, :2]
     found = run(OutputPerturbation.calibrated(n=3000, problem=mean, privacy=PURE), points, seed=7)
     assert found.value == pytest.approx(points.mean(axis=0), abs=0.02)
+
+
+def test_of_noises_of_equal_bound_the_least_is_taken():
+    """At an epsilon this small each bound is that of the diameter; by name gamma is first."""
+    case = {
+        "n": 5,
+        "problem": Problem(Hinge(), L2Ball(2, 1.0), 0.1),
+        "privacy": Privacy(0.01, 1e-6),
+    }
+    names = ("gamma", "gaussian", "relaxed-gamma")
+    made = {name: OutputPerturbation.calibrated(**case, noise=name) for name in names}
+    assert len({each.bound for each in made.values()}) == 1
+    sizes = {name: each.mechanism.error(1.0, 2) for name, each in made.items()}
+    assert min(sizes, key=sizes.get) == "relaxed-gamma"
+    assert OutputPerturbation.calibrated(**case).choices["noise"].startswith("relaxed-gamma")
