@@ -25,7 +25,7 @@ from protocols import (
     VectorSum,
 )
 from protocols.counts.methods import METHODS
-from protocols.erm.saddle import Grouped
+from protocols.erm.groups import Grouped
 from protocols.optimisation import Phased
 from protocols.problems.domains import L2Ball, RealSpace
 from protocols.problems.linear_loss import LinearLoss

@@ -1,9 +1,11 @@
 """Objectives of empirical risk, and their minimisers with a certificate."""
 
+from protocols.erm.groups import Grouped
 from protocols.erm.kinked import KinkedERM
 from protocols.erm.objective import Objective
+from protocols.erm.payoff import Payoff, Steepness
 from protocols.erm.risk import erm
-from protocols.erm.saddle import Grouped, Saddle
+from protocols.erm.saddle import Saddle
 from protocols.erm.smooth import ERM, LinearERM
 from protocols.erm.solver import certify, minimise
 
@@ -13,7 +15,9 @@ __all__ = [
     "KinkedERM",
     "LinearERM",
     "Objective",
+    "Payoff",
     "Saddle",
+    "Steepness",
     "certify",
     "erm",
     "minimise",

@@ -8,18 +8,18 @@ import math
 from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.erm.objective import UNIT, Objective, gradient_rounding, mean_of_rows
+from protocols.erm.objective import UNIT, Objective
+from protocols.erm.payoff import Payoff, hold_to_constants
 from protocols.erm.risk import Risk
-from protocols.problems.domains import Domain, RealSpace, Simplex
-from protocols.problems.linear_loss import LinearLoss
-from protocols.problems.loss import OfLoss, refuse_rows
-from shuffle_sim.arrays import Floats, Scaled, Values
-from shuffle_sim.errors import ParameterError, integer, positive
+from protocols.problems.domains import Domain, RealSpace
+from protocols.problems.problem import minimiser_norm
+from shuffle_sim.arrays import Floats
+from shuffle_sim.errors import ParameterError, real
 
 _ASCENT, _STILL = 10_000, 1e-14
 
@@ -51,11 +51,25 @@ class Saddle(Objective):
     def slope_rounding(self, w: Floats) -> tuple[float, float]:
         """Bounds of the l2 errors of the computed `slopes`, for any v."""
 
+    @property
+    def bent(self) -> float:
+        """Lipschitz constant of the slope in v as v moves."""
+        return self.steepness
+
+    def answer_slope(self, w: Floats, v: Floats) -> Floats:
+        """The gradient in v alone."""
+        return self.slopes(w, v)[1]
+
     def worst(self, w: Floats) -> Floats:
-        """A v near the maximum of H(w, .), by projected ascent; no certificate rests on it."""
+        """A v near the maximum of H(w, .), by projected ascent; no certificate rests on it.
+
+        Where H(w, .) is as curved as it is concave, the first step ends there.
+        """
         v = self.opponent.center
         for _ in range(_ASCENT):
-            after = self.opponent.project(v + self.slopes(w, v)[1] / self.steepness)
+            after = self.opponent.project(v + self.answer_slope(w, v) / self.bent)
+            if self.bent == self.concavity:
+                return after
             if np.linalg.norm(after - v) <= _STILL * (1 + np.linalg.norm(v)):
                 break
             v = after
@@ -148,152 +162,76 @@ def saddle_sensitivity(ridge: float, concavity: float, own: float, other: float,
     return (own + math.sqrt(own**2 + ridge / concavity * other**2)) / (2 * ridge * n)
 
 
-@dataclass(frozen=True)
-class Grouped(OfLoss):
-    """The loss of a linear model on rows with a group in the last column: 0, ..., groups - 1.
+class GameERM(Saddle):
+    """The mean payoff of rows, with the ridge and the opponent's public price of a `SaddleRisk`."""
 
-    Attributes:
-        loss: smooth, of rows without the group.
-        groups: K, public.
-    """
-
-    loss: LinearLoss
-    groups: int
-    more: ClassVar[int] = 1
-
-    def __post_init__(self) -> None:
-        integer("groups", self.groups, 2, 10_000)
-
-    def values(self, theta: Floats, rows: Floats) -> Floats:
-        return self.loss.values(theta, rows[:, :-1])
-
-    def gradients(self, theta: Floats, rows: Floats, smoothing: float | None = None) -> Values:
-        found: Scaled | Floats = self.loss.gradients(theta, rows[:, :-1], smoothing)
-        return found
-
-    def values_at(self, thetas: Floats, rows: Floats) -> Floats:
-        return self.loss.values_at(thetas, rows[:, :-1])
-
-    def gradients_at(self, thetas: Floats, rows: Floats) -> Values:
-        return self.loss.gradients_at(thetas, rows[:, :-1])
-
-    def pull(self) -> float:
-        return self.loss.pull()
-
-    def verify(self, radius: float) -> None:
-        self.loss.verify(radius)
-
-    def check(self, rows: NDArray[Any], d: int) -> None:
-        if rows.ndim != 2 or rows.shape[1] != self.columns(d):
-            raise ParameterError("data.shape", rows.shape, f"(n, {self.columns(d)})")
-        self.loss.check(rows[:, :-1], d)
-        known = np.isin(rows[:, -1], np.arange(self.groups))
-        refuse_rows(~known, f"in a group 0, ..., {self.groups - 1} (last column)")
-
-
-class GroupERM(Saddle):
-    """The worst mixture v of groups: sum_g v_g weight_g (1/n) sum_{i in g} l_i, and public terms.
-
-    (ridge/2) ||w||^2 is added, (concavity/2) ||v - uniform||^2 subtracted.
-    """
-
-    def __init__(
-        self,
-        loss: Grouped,
-        rows: Floats,
-        ridge: float,
-        domain: Domain,
-        concavity: float,
-        weights: tuple[float, ...],
-    ) -> None:
-        """Of rows (x, y, group)."""
-        self.loss, self.rows = loss.loss, np.ascontiguousarray(rows[:, :-1], np.float64)
-        self.group, self.n = rows[:, -1].astype(int), len(rows)
-        self.domain, self.opponent = domain, Simplex(loss.groups)
-        self.ridge = self.strong_convexity = positive("ridge", ridge)
-        self.concavity = positive("concavity", concavity)
-        self.weights = np.array(weights)
-        heavy, beta = max(weights), loss.smoothness() or 0.0
-        self._slope = loss.lipschitz(domain.radius)
-        self.cross = heavy * self._slope
-        self._curved = heavy * beta
-        # The worst v moves by cross/mu with w, and the slope in w by cross with v.
-        self.smoothness = self._curved + ridge + self.cross**2 / concavity
+    def __init__(self, risk: "SaddleRisk", rows: Floats) -> None:
+        """Of rows as the loss takes them."""
+        self.game, self.rows, self.n = risk.game, np.asarray(rows, np.float64), len(rows)
+        self.domain, self.opponent = risk.domain, risk.game.opponent
+        self.ridge, self.price = risk.ridge, risk.concavity
+        self.strong_convexity, self.concavity = risk.strong_convexity, risk.strong_concavity
+        steep = self.game.steepness(risk.domain.radius)
+        self.cross, self.smoothness = steep.cross, risk.smoothness + risk.ridge
         # Of the matrix of second derivatives: its blocks on the diagonal, and those beside it.
-        self.steepness = max(self._curved + ridge, concavity) + self.cross
-
-    @cached_property
-    def reach(self) -> float:
-        # No mixture weights a row by more than the largest weight.
-        pulled = math.sqrt(float(self.weights.max()) * self.loss.pull() / self.ridge)
-        return min(pulled, self.domain.radius)
-
-    @cached_property
-    def payoff_slope(self) -> float:
-        return float(self.weights.max()) * _largest(self.loss, self.reach)
-
-    def _group_losses(self, w: Floats) -> Floats:
-        losses = self.loss.values(w, self.rows)
-        sums = np.bincount(self.group, losses, minlength=len(self.weights))
-        return np.asarray(self.weights * sums / self.n)
+        self._bent = steep.bent + self.price
+        self.steepness = max(steep.curved + self.ridge, self._bent) + self.cross
+        self._reach = risk.reach
 
     def slopes(self, w: Floats, v: Floats) -> tuple[Floats, Floats]:
-        x, y = self.rows[:, :-1], self.rows[:, -1]
-        factors = (v * self.weights)[self.group] * self.loss.derivative(x @ w, y)
-        own = mean_of_rows(factors, x) + self.ridge * w
-        return own, self._group_losses(w) - self.concavity * (v - self.opponent.center)
+        own, other = self.game.mean_slopes(w, v, self.rows)
+        return own + self.ridge * w, other - self.price * (v - self.opponent.center)
+
+    @property
+    def bent(self) -> float:
+        return self._bent
+
+    def answer_slope(self, w: Floats, v: Floats) -> Floats:
+        rise = self.game.mean_rise(w, v, self.rows)
+        return np.asarray(rise - self.price * (v - self.opponent.center))
 
     def payoff(self, w: Floats, v: Floats) -> float:
         apart = v - self.opponent.center
-        public = self.ridge / 2 * float(w @ w) - self.concavity / 2 * float(apart @ apart)
-        return float(self._group_losses(w) @ v) + public
-
-    def worst(self, w: Floats) -> Floats:
-        """The projection of uniform + losses/concavity onto the simplex."""
-        far = self.opponent.center + self._group_losses(w) / self.concavity
-        return self.opponent.project(far)
+        public = self.ridge / 2 * float(w @ w) - self.price / 2 * float(apart @ apart)
+        return float(self.game.payoffs(w, v, self.rows).mean()) + public
 
     def slope_rounding(self, w: Floats) -> tuple[float, float]:
-        norm, heavy = float(np.linalg.norm(w)), float(self.weights.max())
-        own = heavy * gradient_rounding(self.n, self.d, self._slope, 0.0, 0.0, norm)
-        own += gradient_rounding(1, self.d, self._slope, self._curved, self.ridge, norm)
-        largest = _largest(self.loss, norm)
-        # n roundings of a sum, and what the margins are off by.
-        losses = (self.n + 16) * largest + (self.d + 2) * self._slope * norm
-        return own, 2 * UNIT * (heavy * losses + 4 * self.concavity)
+        norm = float(np.linalg.norm(w))
+        return self.game.rounding(self.n, self.d, norm, self.ridge, self.price)
 
+    @property
+    def reach(self) -> float:
+        return self._reach
 
-def _largest(loss: LinearLoss, radius: float) -> float:
-    """The largest loss of a row where ||w|| <= radius; labels -1 and +1."""
-    reach = loss.features * radius
-    return float(loss.value(np.array([-reach, reach]), np.ones(2)).max())
+    @property
+    def payoff_slope(self) -> float:
+        return self.game.steepness(self._reach).other
 
 
 @dataclass(frozen=True)
-class GroupRisk(Risk):
-    """The risk of the worst mixture of groups.
+class SaddleRisk(Risk):
+    """The risk max over v of mean_i h(w, v; z_i) - (concavity/2) ||v - centre||^2, and the ridge.
 
     Attributes:
-        concavity: mu, public, above 0: the opponent pays for leaving the uniform mixture.
-        weights: of each group, public; empty: the number of groups for each, as of groups of equal
-            size.
+        concavity: public: the opponent pays for leaving the centre of its set.
+        weights: of groups; for `Grouped` alone.
     """
 
     concavity: float = 1.0
     weights: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        if not isinstance(self.loss, Grouped) or not self.loss.loss.classification:
-            allowed = "Grouped(loss, groups) with a smooth loss of classes, such as Logistic()"
-            raise ParameterError("loss", self.loss, allowed)
-        if not self.concavity > 0:
+        if not isinstance(self.loss, Payoff) and type(self) is SaddleRisk:
+            raise ParameterError("loss", self.loss, "a Payoff")
+        if self.weights and type(self) is SaddleRisk:
+            raise ParameterError("weights", self.weights, "empty: they are of `Grouped` rows")
+        real("concavity", self.concavity, 0.0, math.inf, closed=(True, False))
+        if not self.strong_concavity > 0:
             allowed = "above 0: else the opponent may jump, and with it the minimiser"
             raise ParameterError("concavity", self.concavity, allowed)
-        positive("concavity", self.concavity)
-        if self.weights and len(self.weights) != self.loss.groups:
-            raise ParameterError("weights", self.weights, f"of {self.loss.groups} numbers")
-        for each in self.weights:
-            positive("weights", each)
+        if not self.game.opponent.bounded or self.game.opponent.slack(1.0):
+            allowed = "whose opponent is bounded: L2Ball, Box or Simplex"
+            raise ParameterError("loss", self.loss, allowed)
         super().__post_init__()
         if not math.isfinite(self.smoothness):
             raise ParameterError("loss", self.loss, "smooth, such as Logistic()")
@@ -301,36 +239,41 @@ class GroupRisk(Risk):
             raise ParameterError("domain", self.shape[0], "one that holds 0, or RealSpace")
 
     @property
-    def _grouped(self) -> Grouped:
-        assert isinstance(self.loss, Grouped)
+    def game(self) -> Payoff:
+        """What is played."""
+        assert isinstance(self.loss, Payoff)
         return self.loss
 
     @property
-    def shares(self) -> tuple[float, ...]:
-        """The weight of each group."""
-        return self.weights or (float(self._grouped.groups),) * self._grouped.groups
+    def strong_concavity(self) -> float:
+        """mu: with the payoff's own."""
+        return self.concavity + self.game.strong_concavity()
 
     @cached_property
     def reach(self) -> float:
-        pulled = math.sqrt(max(self.shares) * self.loss.pull() / self.ridge)
-        return min(pulled, self.domain.radius)
+        return minimiser_norm(self.game, self.strong_convexity, self.domain)
 
     def lipschitz_within(self, radius: float) -> float:
-        return max(self.shares) * self.loss.lipschitz(radius)
+        return self.game.steepness(radius).own
 
     @property
     def smoothness(self) -> float:
-        """Of the rows, and of the opponent's answer: L^2/mu."""
-        beta = super().smoothness * max(self.shares)
-        return beta + self.lipschitz_within(self.domain.radius) ** 2 / self.concavity
+        """Of the rows, and of the opponent's answer: cross^2/mu."""
+        # The worst v moves by cross/mu with w, and the slope in w by cross with v.
+        steep = self.game.steepness(self.domain.radius)
+        return steep.curved + steep.cross**2 / self.strong_concavity
 
     def sensitivity(self, n: int) -> tuple[float, str]:
-        own = 2 * self.lipschitz_within(self.reach)
-        # Losses are not negative and stand in their groups' coordinates: two groups' cannot cancel.
-        other = math.sqrt(2) * max(self.shares) * _largest(self._grouped.loss, self.reach)
-        moved = saddle_sensitivity(self.ridge, self.concavity, own, other, n)
+        steep = self.game.steepness(self.reach)
+        curved = self.strong_convexity, self.strong_concavity
+        moved = saddle_sensitivity(*curved, 2 * steep.own, steep.differ, n)
         proof = "both players' slopes are strongly monotone, and change by 1/n of a row's"
         return min(moved, self.domain.diameter, 2 * self.reach), proof
 
     def objective(self, rows: Floats) -> Objective:
-        return GroupERM(self._grouped, rows, self.ridge, self.domain, self.concavity, self.shares)
+        return GameERM(self, rows)
+
+    def check(self, rows: NDArray[Any]) -> None:
+        """Refuse rows for which the constants do not hold, or are seen not to."""
+        super().check(rows)
+        hold_to_constants(self.game, rows, self.d, self.reach)

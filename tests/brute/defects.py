@@ -17,8 +17,8 @@ from protocols.central.record.density import Potential
 from protocols.counts.groups import Planes
 from protocols.counts.prefixes import Prefixes
 from protocols.counts.single import Response
+from protocols.erm.groups import GroupRisk
 from protocols.erm.risk import Risk
-from protocols.erm.saddle import GroupRisk
 from protocols.erm.tilted import TiltedObjective, TiltedRisk
 from protocols.problems.domains import Intersection
 from protocols.problems.losses import Logistic

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from protocols.erm.saddle import Grouped
+from protocols.erm.groups import Grouped
 from protocols.problems.losses import MeanEstimation
 from protocols.problems.multiclass import MultiClass
 from protocols.problems.weighted import Weighted

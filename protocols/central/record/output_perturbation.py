@@ -21,9 +21,11 @@ from protocols.central.record.minimum import (
 )
 from protocols.central.record.output_bound import Bound, best_bound, noise_of
 from protocols.erm.adversarial import Perturbation, RobustRisk
+from protocols.erm.groups import GroupRisk
 from protocols.erm.one_vs_rest import OneVsRestRisk
+from protocols.erm.payoff import Payoff
 from protocols.erm.risk import Risk
-from protocols.erm.saddle import GroupRisk
+from protocols.erm.saddle import SaddleRisk
 from protocols.erm.solver import THETA
 from protocols.erm.solver.minimise import ROUNDING
 from protocols.erm.solver.public import check_radius, least_radius, named
@@ -40,6 +42,7 @@ from shuffle_sim.privacy.bounds import paper
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.mechanisms import Gaussian, L2Laplace, Noise
 
+_STATED = "the payoff is convex in w, concave in v and no steeper than stated: held at points"
 _RIDGES = np.geomspace(1e-9, 1e3, 241)
 
 
@@ -65,7 +68,7 @@ class OutputPerturbation(OneRelease):
     solver: ClassVar[str] = "newton"
     statistic: Minimum
     mechanism: Noise
-    assumptions = (CERTIFIED,)
+    assumptions: tuple[str, ...] = (CERTIFIED,)
 
     def __init__(
         self,
@@ -281,14 +284,21 @@ class AdversarialERM(OutputPerturbation):
 
 
 class SaddleERM(OutputPerturbation):
-    """Output perturbation of the worst mixture of groups, a saddle problem; rows (x, y, group).
+    """Output perturbation of a saddle problem: of a `Payoff`, or the worst mixture of groups.
 
-    Parameters are those of `OutputPerturbation`, and `concavity` and `weights` of a `GroupRisk`;
-    the loss is a `Grouped`. Formal guarantee: as there, with the distance that both players allow.
+    Parameters are those of `OutputPerturbation`, and `concavity` and `weights` of a `SaddleRisk`;
+    the loss is a `Payoff`, or a `Grouped` with rows (x, y, group). Formal guarantee: as there, with
+    the distance that both players allow, and that of a payoff's stated `steepness`.
     """
 
-    kind, solver, own_objective = GroupRisk, "extragradient", True
+    kind, solver, own_objective = SaddleRisk, "extragradient", True
     takes = (*OutputPerturbation.takes, "concavity", "weights")
+
+    def __init__(self, **given: Any) -> None:
+        """As `OutputPerturbation`."""
+        super().__init__(**given)
+        if isinstance(self.problem.loss, Payoff):
+            self.assumptions = (CERTIFIED, _STATED)
 
     @classmethod
     def calibrated_for(cls, setting: Setting, choices: Choices) -> Self:
@@ -296,6 +306,10 @@ class SaddleERM(OutputPerturbation):
             allowed = "False: the worst mixture's expected loss has no bound here"
             raise ParameterError("population", True, allowed)
         return super().calibrated_for(setting, choices)
+
+    @classmethod
+    def _kind(cls, problem: Problem) -> type[Risk]:
+        return SaddleRisk if isinstance(problem.loss, Payoff) else GroupRisk
 
     @classmethod
     def _own(cls, choices: Choices) -> dict[str, Any]:

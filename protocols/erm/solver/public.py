@@ -58,7 +58,9 @@ def _public(risk: Risk) -> Floats | None:
         made = np.column_stack([rows[:, : columns - len(last)], *last])
         try:
             risk.check(made)
-        except ParameterError:
+        except ParameterError as error:
+            if error.parameter == "loss":  # it is not what it states
+                raise
             continue
         return made
     return None

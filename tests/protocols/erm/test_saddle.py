@@ -16,7 +16,8 @@ from protocols import (
     Squared,
 )
 from protocols.erm import Grouped, Saddle
-from protocols.erm.saddle import GroupRisk, saddle_sensitivity
+from protocols.erm.groups import GroupRisk
+from protocols.erm.saddle import saddle_sensitivity
 from protocols.erm.solver import certify, minimise
 from shuffle_sim import ParameterError, Privacy, run
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 
-from protocols.erm.saddle import Grouped
+from protocols.erm.groups import Grouped
 from protocols.problems.domains import L2Ball
 from protocols.problems.linear_loss import LinearLoss
 from protocols.problems.losses import Hinge, Linear, Logistic, MeanEstimation

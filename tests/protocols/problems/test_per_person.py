@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from protocols.erm.groups import Grouped
 from protocols.erm.people import People
-from protocols.erm.saddle import Grouped
 from protocols.problems.losses import Hinge, Logistic, MeanEstimation
 from protocols.problems.multiclass import MultiClass, OneVsRestHinge, Softmax
 from protocols.problems.per_person import MeanGradient

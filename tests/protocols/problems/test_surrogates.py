@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from protocols import Hinge, Huber, Logistic, Squared
-from protocols.erm.saddle import Grouped
+from protocols.erm.groups import Grouped
 from protocols.problems import MeanEstimation, Softmax
 from protocols.problems.linear_loss import LinearLoss
 from protocols.problems.surrogates import Clipped, Surrogate

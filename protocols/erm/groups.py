@@ -1,0 +1,163 @@
+"""The worst mixture of groups: a saddle problem whose opponent weights them."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.erm.objective import UNIT, gradient_rounding, mean_of_rows
+from protocols.erm.payoff import Payoff, Steepness
+from protocols.erm.risk import Risk
+from protocols.erm.saddle import SaddleRisk
+from protocols.problems.domains import Domain, Simplex
+from protocols.problems.linear_loss import LinearLoss
+from protocols.problems.loss import OfLoss, refuse_rows
+from shuffle_sim.arrays import Floats, Scaled, Values
+from shuffle_sim.errors import ParameterError, integer, positive
+
+
+@dataclass(frozen=True)
+class Grouped(OfLoss):
+    """The loss of a linear model on rows with a group in the last column: 0, ..., groups - 1.
+
+    Attributes:
+        loss: smooth, of rows without the group.
+        groups: K, public.
+    """
+
+    loss: LinearLoss
+    groups: int
+    more: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        integer("groups", self.groups, 2, 10_000)
+
+    def values(self, theta: Floats, rows: Floats) -> Floats:
+        return self.loss.values(theta, rows[:, :-1])
+
+    def gradients(self, theta: Floats, rows: Floats, smoothing: float | None = None) -> Values:
+        found: Scaled | Floats = self.loss.gradients(theta, rows[:, :-1], smoothing)
+        return found
+
+    def values_at(self, thetas: Floats, rows: Floats) -> Floats:
+        return self.loss.values_at(thetas, rows[:, :-1])
+
+    def gradients_at(self, thetas: Floats, rows: Floats) -> Values:
+        return self.loss.gradients_at(thetas, rows[:, :-1])
+
+    def pull(self) -> float:
+        return self.loss.pull()
+
+    def verify(self, radius: float) -> None:
+        self.loss.verify(radius)
+
+    def check(self, rows: NDArray[Any], d: int) -> None:
+        if rows.ndim != 2 or rows.shape[1] != self.columns(d):
+            raise ParameterError("data.shape", rows.shape, f"(n, {self.columns(d)})")
+        self.loss.check(rows[:, :-1], d)
+        known = np.isin(rows[:, -1], np.arange(self.groups))
+        refuse_rows(~known, f"in a group 0, ..., {self.groups - 1} (last column)")
+
+
+@dataclass(frozen=True)
+class Mixture(Payoff):
+    """h(w, v; (x, y, g)) = v_g weight_g l(w; x, y), with v a mixture of the groups.
+
+    Attributes:
+        loss: with the groups.
+        weights: of each group.
+    """
+
+    loss: Grouped
+    weights: tuple[float, ...]
+
+    @property
+    def opponent(self) -> Domain:
+        return Simplex(self.loss.groups)
+
+    def columns(self, d: int) -> int:
+        return self.loss.columns(d)
+
+    def check(self, rows: NDArray[Any], d: int) -> None:
+        self.loss.check(rows, d)
+
+    def pull(self) -> float:
+        # No mixture weights a row by more than the largest weight.
+        return max(self.weights) * self.loss.pull()
+
+    def steepness(self, radius: float) -> Steepness:
+        heavy, inner = max(self.weights), self.loss.loss
+        own, most = heavy * inner.lipschitz(radius), heavy * _largest(inner, radius)
+        # Losses are not negative and stand in their groups' coordinates: two groups' cannot cancel.
+        apart = np.sqrt(2) * most
+        return Steepness(own, most, heavy * (inner.smoothness() or 0.0), own, 0.0, apart)
+
+    def payoffs(self, w: Floats, v: Floats, rows: Floats) -> Floats:
+        return self._factors(v, rows) * self.loss.values(w, rows)
+
+    def row_slopes(self, w: Floats, v: Floats, rows: Floats) -> tuple[Floats, Floats]:
+        x, y, group = rows[:, :-2], rows[:, -2], rows[:, -1].astype(int)
+        factors = self._factors(v, rows) * self.loss.loss.derivative(x @ w, y)
+        other = np.zeros((len(rows), len(v)))
+        weights = np.array(self.weights)[group]
+        other[np.arange(len(rows)), group] = weights * self.loss.values(w, rows)
+        return factors[:, None] * x, other
+
+    def mean_slopes(self, w: Floats, v: Floats, rows: Floats) -> tuple[Floats, Floats]:
+        x, y = rows[:, :-2], rows[:, -2]
+        factors = self._factors(v, rows) * self.loss.loss.derivative(x @ w, y)
+        return mean_of_rows(factors, x), self.mean_rise(w, v, rows)
+
+    def mean_rise(self, w: Floats, v: Floats, rows: Floats) -> Floats:
+        losses, group = self.loss.values(w, rows), rows[:, -1].astype(int)
+        sums = np.bincount(group, losses, minlength=len(self.weights))
+        return np.asarray(np.array(self.weights) * sums / len(rows))
+
+    def rounding(
+        self, n: int, d: int, norm: float, ridge: float, price: float
+    ) -> tuple[float, float]:
+        heavy, inner = max(self.weights), self.loss.loss
+        slope, beta = inner.lipschitz(np.inf), inner.smoothness() or 0.0
+        own = heavy * gradient_rounding(n, d, slope, 0.0, 0.0, norm)
+        own += gradient_rounding(1, d, slope, heavy * beta, ridge, norm)
+        # n roundings of a sum, and what the margins are off by.
+        losses = (n + 16) * _largest(inner, norm) + (d + 2) * slope * norm
+        return own, 2 * UNIT * (heavy * losses + 4 * price)
+
+    def _factors(self, v: Floats, rows: Floats) -> Floats:
+        return np.asarray((v * np.array(self.weights))[rows[:, -1].astype(int)])
+
+
+def _largest(loss: LinearLoss, radius: float) -> float:
+    """The largest loss of a row where ||w|| <= radius; labels -1 and +1."""
+    reach = loss.features * radius
+    return float(loss.value(np.array([-reach, reach]), np.ones(2)).max())
+
+
+@dataclass(frozen=True)
+class GroupRisk(SaddleRisk):
+    """The risk of the worst mixture of groups; the opponent's centre is the uniform mixture.
+
+    Attributes:
+        weights: of each group, public; empty: the number of groups for each, as of groups of equal
+            size.
+    """
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.loss, Grouped) or not self.loss.loss.classification:
+            allowed = "Grouped(loss, groups) of a smooth loss of classes, such as Logistic()"
+            raise ParameterError("loss", self.loss, f"{allowed}; or a Payoff of your own")
+        if self.weights and len(self.weights) != self.loss.groups:
+            raise ParameterError("weights", self.weights, f"of {self.loss.groups} numbers")
+        for each in self.weights:
+            positive("weights", each)
+        super().__post_init__()
+
+    @property
+    def game(self) -> Payoff:
+        assert isinstance(self.loss, Grouped)
+        return Mixture(self.loss, self.weights or (float(self.loss.groups),) * self.loss.groups)
+
+    def check(self, rows: NDArray[Any]) -> None:
+        Risk.check(self, rows)  # its constants are proven
