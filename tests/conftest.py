@@ -1,5 +1,19 @@
+import importlib
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+@pytest.fixture(scope="session")
+def example():
+    """A script of examples/ as a module, by name: scripts find their parts beside them."""
+    sys.path.append(str(EXAMPLES))
+    yield importlib.import_module
+    sys.path.remove(str(EXAMPLES))
 
 
 @pytest.fixture(scope="session")

@@ -1,8 +1,6 @@
 """examples/heavy_tails.py on the hard instance P_nu: slopes in n, and relative excess."""
 
 import math
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,18 +8,10 @@ import pytest
 from protocols.problems.instances import RareDirection
 from shuffle_sim.errors import ParameterError
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
-
 
 @pytest.fixture(scope="module")
-def study():
-    sys.path.insert(0, str(EXAMPLES))
-    try:
-        import heavy_tails
-
-        yield heavy_tails
-    finally:
-        sys.path.remove(str(EXAMPLES))
+def study(example):
+    return example("heavy_tails")
 
 
 SIZES = (2_000, 20_000, 200_000, 2_000_000)

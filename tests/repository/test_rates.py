@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import math
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -18,14 +17,8 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 @pytest.fixture(scope="module")
-def rates():
-    sys.path.insert(0, str(EXAMPLES))
-    try:
-        import rates
-
-        yield rates
-    finally:
-        sys.path.remove(str(EXAMPLES))
+def rates(example):
+    return example("rates")
 
 
 def named(rates, name):

@@ -15,39 +15,24 @@ from scipy import stats
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _examples():
-    sys.path.insert(0, str(EXAMPLES))
-    yield
-    sys.path.remove(str(EXAMPLES))
+@pytest.fixture
+def study(example):
+    return example("real_tables")
 
 
 @pytest.fixture
-def study():
-    import real_tables
-
-    return real_tables
+def data(example):
+    return example("real_tables_data")
 
 
 @pytest.fixture
-def data():
-    import real_tables_data
-
-    return real_tables_data
+def report(example):
+    return example("real_tables_report")
 
 
 @pytest.fixture
-def report():
-    import real_tables_report
-
-    return real_tables_report
-
-
-@pytest.fixture
-def dpsgd():
-    import real_tables_dpsgd
-
-    return real_tables_dpsgd
+def dpsgd(example):
+    return example("real_tables_dpsgd")
 
 
 CREDIT = {
