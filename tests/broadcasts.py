@@ -25,7 +25,7 @@ from protocols import (
     VectorSum,
 )
 from protocols.counts.methods import METHODS
-from protocols.erm.groups import Grouped
+from protocols.erm.groups import Grouped, Mixture
 from protocols.optimisation import Phased
 from protocols.problems.domains import L2Ball, RealSpace
 from protocols.problems.linear_loss import LinearLoss
@@ -87,7 +87,9 @@ def _losses() -> Iterator[tuple[Loss, int]]:
     for kind in sorted(kinds, key=lambda each: each.__name__):
         yield (kind(labels=1.0) if issubclass(kind, Regression) else kind()), D
     yield from ((MeanEstimation(), D), (Softmax(2), 2 * D), (OneVsRestHinge(2), 2 * D))
-    yield from ((Weighted(Logistic(), 2.0), D), (Grouped(Logistic(), 3), D), (Smoothed(), D))
+    groups = Grouped(Logistic(), 3)
+    yield from ((Weighted(Logistic(), 2.0), D), (groups, D), (Smoothed(), D))
+    yield Mixture(groups, (1.0, 2.0, 3.0)), D
 
 
 def _first(kind: type[OneRoundSum]) -> OneRoundSum:
