@@ -186,6 +186,7 @@ class Bench:
         at += [(pair, share) for share in np.linspace(-0.94, 0.94, 6).tolist()]
         wild = [np.where(np.arange(len(first)) == 0, np.inf, middle)]
         wild += [np.where(np.arange(len(first)) == len(first) - 1, odd, second) for odd in _ODD]
+        wild += [np.full(len(first), -0.0)]  # it has a sign, and the law of 0
         held = np.array([*(middle + share * radius * way for way, share in at), *wild])
         held[0], held[1] = first, second  # not off by one rounding
         finite = np.where(np.isfinite(held).all(axis=1)[:, None], held, 0.0)

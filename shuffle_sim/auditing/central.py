@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from shuffle_sim.arrays import Floats
-from shuffle_sim.auditing.curated import Runs, value_of
+from shuffle_sim.auditing.calls import value_of
+from shuffle_sim.auditing.curated import Runs
 from shuffle_sim.auditing.empirical import DOUBT, best_threshold, gaussian_estimate
 from shuffle_sim.auditing.plan import FALSE_ALARM, Check, UncheckedError, checked
 from shuffle_sim.auditing.release_law import check_distance, check_release, odds
@@ -191,13 +192,14 @@ def _of_runs(
         "all releases of a run are as near as stated",
         "the noise of all releases of the curator's runs is fresh, and has its law",
         "all releases of a run are charged",
+        "every release is made of its statistic, from a stream of its own",
     )
     try:
         runs = Runs(algorithm, first, second, options, thorough=thorough)
     except Exception as error:  # what is audited may do anything
         return [Check(name, False, f"{type(error).__name__}: {error}") for name in names]
     noise = partial(runs.noise, FALSE_ALARM / 4)
-    made: list[Callable[[], None]] = [runs.distances, noise, runs.charged]
+    made: list[Callable[[], None]] = [runs.distances, noise, runs.charged, runs.values]
     return [checked(name, make) for name, make in zip(names, made, strict=True)]
 
 

@@ -6,18 +6,22 @@ values before noise are computed here, on the rows and at the states of those ru
 
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
 import scipy  # parts by attribute: they load when used
 
 from shuffle_sim.arrays import Floats
+from shuffle_sim.auditing.calls import Answered, Called, Notes, check_called, value_of
 from shuffle_sim.auditing.conformance import LawError, naming
+from shuffle_sim.auditing.mechanism_law import check_mechanism
 from shuffle_sim.auditing.plan import UncheckedError
 from shuffle_sim.auditing.release_law import (
-    chances_above,
+    DIGITS,
     check_digits,
     check_distance,
     check_tails,
@@ -26,45 +30,24 @@ from shuffle_sim.auditing.release_law import (
     threshold_uniform,
     uniform_of,
 )
-from shuffle_sim.auditing.scores import LEVELS, judge
 from shuffle_sim.auditing.sequences import check_lags
 from shuffle_sim.auditing.stated import check_charged
 from shuffle_sim.data.persons import population_for
 from shuffle_sim.data.population import InMemory, Population
-from shuffle_sim.errors import ShuffleSimError
+from shuffle_sim.errors import ParameterError, ShuffleSimError
 from shuffle_sim.execution.engine import run
 from shuffle_sim.execution.result import Result
-from shuffle_sim.privacy.discrete import DiscreteLaplace
 from shuffle_sim.privacy.ledger import Charge
-from shuffle_sim.privacy.mechanisms import Exponential, Gaussian, Laplace, Noise
 from shuffle_sim.privacy.sparse_vector import AboveThreshold
-from shuffle_sim.protocol.release import CentralAlgorithm, Release, WholeStatistic
-from shuffle_sim.sampling.randomness import entropy_of
+from shuffle_sim.protocol.release import CentralAlgorithm, Release
+from shuffle_sim.sampling.randomness import GENERATORS
 
 _SECONDS = 1.0
 """Of processor time for runs, and as much for the neighbours; sixty times as much if thorough."""
 _FEWEST, _MOST = 12, 600  # runs
 _NEAR = 1e-11  # standardised draws that are so near are one
 _STATES = 60  # at which neighbours are compared
-_MECHANISMS, _ASKED, _OPENED, _DRAWN = 4, 5000, 10_000, 1 << 18  # looked at; times; draws
-_TIMES, _FEW = 64, 1000  # values to which noise is added; numbers of noise that comes in vectors
-_CHOICES, _FAR = 8, 6.0  # of an exponential mechanism; the log-odds of the last and the first
-
-
-def value_of(release: Release, data: Population) -> Any:
-    """The value of a statistic before noise."""
-    rows = np.concatenate([data.rows(*span) for span in release.cohort.ranges])
-    if isinstance(release.statistic, WholeStatistic):
-        return release.statistic.of(rows)
-    return release.statistic(lambda part: part(rows), len(rows))
-
-
-@dataclass(frozen=True)
-class Answered:
-    """A release of a run, as the curator answered it."""
-
-    release: Release
-    released: Any
+_MECHANISMS, _TABLES, _BITS = 4, 8, 128  # looked at: mechanisms, neighbours, bits of seeds
 
 
 class Runs:
@@ -93,15 +76,23 @@ class Runs:
         self._most = _MOST * (4 if thorough else 1)
         began = time.process_time()
         self.runs: list[list[Answered]] = []
+        self.called: list[list[Called]] = []
         self.results = list[Result]()
         while len(self.runs) < _FEWEST or (
             len(self.runs) < self._most and time.process_time() - began < self._seconds
         ):
-            self.runs.append(self._run())
+            seen, called, result = self._run(self._first)
+            self.runs.append(seen)
+            self.called.append(called)
+            self.results.append(result)
 
-    def _run(self) -> list[Answered]:
-        seen: list[Answered] = []
+    def _run(self, rows: Any, **more: Any) -> tuple[list[Answered], list[Called], Result]:
+        seen, notes = list[Answered](), Notes()
         watched, kind = copy(self._algorithm), type(self._algorithm)
+
+        def plan(this: Any, state: Any) -> Release | None:
+            release = kind.plan(this, state)
+            return release and replace(release, mechanism=notes.noted(release.mechanism))
 
         def update(this: Any, state: Any, released: Any) -> Any:
             if (release := kind.plan(this, state)) is not None:
@@ -109,9 +100,40 @@ class Runs:
             return kind.update(this, state, released)
 
         # In its own class's name: what is journalled and hashed stays the same.
-        watched.__class__ = type(kind.__name__, (kind,), {"update": update})
-        self.results.append(run(watched, self._first, **self._options))
-        return seen
+        watched.__class__ = type(kind.__name__, (kind,), {"plan": plan, "update": update})
+        result = run(watched, rows, **self._options, **more)
+        return seen, notes.called, result
+
+    def values(self) -> None:
+        """Every release is what its mechanism made of the statistic's own value, as stated.
+
+        Mechanisms begin where no other does: in all releases of all runs, also of runs whose
+        seeds differ in one bit.
+
+        Raises:
+            LawError: naming the release.
+        """
+        base, began = self._population(self._first), time.process_time()
+        begun = list[bytes]()
+        for seen, called in [*zip(self.runs, self.called, strict=True)][:_FEWEST]:
+            check_called(seen, called, base)
+        begun += [each.begins for called in self.called for each in called]
+        for place, population in enumerate(islice(self.neighbours(), _TABLES)):
+            if place > 1 and time.process_time() - began > self._seconds / 2:
+                break
+            with suppress(ParameterError):  # rows that are not allowed are not looked at
+                seen, called, _ = self._run(population)
+                check_called(seen, called, population)
+                begun += [each.begins for each in called]
+        generator = getattr(self._options.get("execution"), "generator", GENERATORS[0])
+        if generator == GENERATORS[0]:  # another takes no seed
+            for bit in np.random.default_rng(_BITS).permutation(_BITS).tolist():
+                if time.process_time() - began > self._seconds / 2:
+                    break
+                _, called, _ = self._run(self._first, seed=1 << bit)
+                begun += [each.begins for each in called]
+        if len(set(begun)) < len(begun):
+            raise LawError("two releases draw from one place of a stream")
 
     def charged(self) -> None:
         """Every run charges all that it releases, as planned.
@@ -204,13 +226,13 @@ class Runs:
                 )
             drawn.append(mine)
         if any(drawn):
-            every = np.concatenate([*digits, np.empty((0, 3))])
+            every = np.concatenate([*digits, np.empty((0, DIGITS))])
             self._independent(drawn, every, 4 * alarm / 5)
         else:
             self._released_differ()
         mechanisms = {repr(each.release.mechanism): each.release for each in self.runs[0]}
         for one in (kept := [*mechanisms.values()][:_MECHANISMS]):
-            check_mechanism(one, alarm / 5 / len(kept))
+            check_mechanism(one, values[one.public()], alarm / 5 / len(kept))
         if unknown:
             raise UncheckedError(f"{', '.join(sorted(unknown))}: no law of its noise")
 
@@ -243,59 +265,6 @@ class Runs:
         floats = [each.tobytes() for each in last if each.dtype.kind == "f" and each.size]
         if len(floats) > 1 and len(set(floats)) == 1:
             raise LawError(f"{len(floats)} runs without a seed release the same")
-
-
-def check_mechanism(release: Release, alarm: float) -> None:
-    """The mechanism itself, far more often than runs call it, and on values of every magnitude.
-
-    Raises:
-        LawError: it has another law; by chance with probability `alarm`.
-    """
-    mechanism, size = release.mechanism, release.sensitivity.value
-    rng = np.random.default_rng(entropy_of(None))
-    seen, noise = list[Floats](), list[Floats]()
-    if isinstance(mechanism, AboveThreshold):
-        unit = mechanism.sensitivity / mechanism.epsilon
-        value, opened = (
-            np.array(mechanism.threshold + _FAR * unit),
-            rng.integers(2**62, size=_OPENED),
-        )
-        asked = [mechanism.sample(value, size, rng, np.random.default_rng(one)) for one in opened]
-        # Near the threshold by 6 units: an answer without its noise would never differ.
-        passes = float(chances_above(mechanism, [float(value)])[0].mean())
-        sums, spread = LEVELS * np.array([float(sum(asked))]), passes * (1 - passes) * _OPENED
-        mean, most = np.array([LEVELS * passes * _OPENED]), np.array([LEVELS**2 * spread])
-        judge(sums, mean, most, alarm, "sessions that pass")
-    elif isinstance(mechanism, Exponential):
-        for span in np.linspace(2.0, _FAR, 3):  # the worst choice comes first: it is in a tail
-            utilities = np.linspace(0.0, span / mechanism.epsilon, _CHOICES) * size
-            drawn = [mechanism.sample(utilities, size, rng) for _ in range(_ASKED)]
-            found = [uniform_of(release, utilities, each, rng) for each in drawn]
-            seen.append(np.array([each for each in found if each is not None]))
-    elif isinstance(mechanism, Noise):
-        for value in _values_for(mechanism, size, rng):
-            one = uniform_of(release, value, mechanism.sample(value, size, rng), rng)
-            noise += [] if one is None else [one]
-        seen = [np.array(noise)]
-    with naming(f"{type(mechanism).__name__} itself"):
-        for each in seen:
-            if each.size:
-                check_uniform(each.reshape(-1, 1), alarm / 2 / len(seen))
-                check_tails(each, alarm / 2 / len(seen))
-
-
-def _values_for(mechanism: Noise, size: float, rng: np.random.Generator) -> Iterator[Floats]:
-    """Values to which a mechanism adds noise: zeros, and some of every magnitude and sign."""
-    d = getattr(mechanism, "coordinates", 1)
-    times = _FEW // d
-    if isinstance(mechanism, Gaussian | Laplace):  # all at once is fast
-        times, d = _TIMES, _DRAWN // _TIMES
-    for place in range(times):
-        # One magnitude for all, or one for each: mechanisms see whole values.
-        powers = rng.integers(-10, 21, d if place % 4 == 3 else 1)
-        way = rng.standard_normal(d) if place % 2 else rng.random(d)
-        value = np.zeros(d) if place % 4 == 0 else size * np.exp2(powers) * way
-        yield np.rint(value) if isinstance(mechanism, DiscreteLaplace) else value
 
 
 def check_distinct(uniform: Floats, alarm: float) -> None:

@@ -32,6 +32,7 @@ _TURNED = 0, 1, 1 << 63, 1 << 127  # bits of the entropy: other runs
 _ROUNDS = *range(24), 31, 32, 33, 64, 128, 256, 1 << 10, 1 << 16, 1 << 20, (1 << 31) - 1
 _LONG = 600_000  # draws of a block beyond every kernel's pieces, at most
 _STRONG = 5_000  # of them that a cryptographic generator makes
+_SEEDS, _SURE, _MESSAGES = 1 << 12, 100.0, 1e7  # blocks; bits of chance in each; messages of all
 _SUMS = 96  # of such a block
 _EXCESS = 0.01  # kurtosis of a sum beyond a Gaussian's, at most, for its spread to tell most
 _STREAMS, _SYSTEMS = 1 << 15, 1 << 17  # streams, and entropies of the system, two by two
@@ -114,6 +115,9 @@ class Draws(Searches):
                 with naming(", ".join((*way, fidelity))):
                     self._short(way, fidelity, alarm)
                     self._long(way, fidelity, alarm)
+        for fidelity in self.fidelities:
+            with naming(fidelity):
+                self._seeds(fidelity)
 
     @property
     def _alike(self) -> tuple[Floats, NDArray[np.int64]]:
@@ -160,6 +164,33 @@ class Draws(Searches):
         found = [self.sums(fidelity, each)[:whole] for each in frames]
         index = self.index(np.concatenate([np.stack(each) for each in found]), 1)
         return np.asarray(index, np.int64)[..., labels]
+
+    def _seeds(self, fidelity: str) -> None:
+        """Many small blocks, no two alike: what is drawn from few seeds comes again."""
+        x, _ = self._alike
+        labels = range(0, self.labels, self.group)
+        bits = -sum(math.log2(float(self.pmf(x, label).max())) for label in labels)
+        if fidelity == "literal" and hasattr(self.randomizer, "modulus"):
+            bits = (
+                self.labels * (self.randomizer.per_label - 1) * math.log2(self.randomizer.modulus)
+            )
+        size = math.ceil(_SURE / max(bits, 1e-9))
+        each = self.each if fidelity == "literal" else 1.0
+        # Reports of words may be drawn one by one.
+        room = _MESSAGES if self.randomizer.view == "sums" else _MESSAGES / 100
+        blocks = int(min(_SEEDS, room / (size * self.labels * each)))
+        if blocks < 2:
+            return
+        deployment = self.deployment(fidelity, size=size)
+        deployment = replace(
+            deployment, protocol=BenchRound(size * blocks, self.protocol.spec, 1.0)
+        )
+        rows = self.shaped(np.repeat(x[None], size * blocks, axis=0))
+        shard = self.shard(deployment, InMemory(rows), deployment.blocks())
+        (frames,) = self.answered(shard, self.round(Cohort.of(0, size * blocks)), range(1))
+        # No report has a larger chance than 2^-bits: of all pairs one agrees with 2^-74 or less.
+        if len({frame.payload for frame in frames}) < len(frames):
+            raise LawError(f"of {len(frames):,} blocks of {size:,} users two send the same")
 
     def _short(self, way: Way, fidelity: str, alarm: float) -> None:
         """Blocks of the run's own size: all rounds and runs, two by two."""

@@ -190,13 +190,17 @@ KINDS: tuple[CheckKind, ...] = (
         "streams",
         "every two frames of runs, rounds and blocks; windows; all lags; sums of neighbours; blocks"
         " of the run's size, and beyond the pieces of every kernel; each kernel and generator",
-        lambda b: "32 rounds of 4 runs, two by two; blocks of 150,000 draws",
-        "noise of a round, block or run once more; kernels that repeat; a coin for many users",
+        lambda b: (
+            "32 rounds of 4 runs, two by two; blocks of 150,000 draws; up to 4,096 small blocks"
+        ),
+        "noise of a round, block or run once more; kernels that repeat; a coin for many users;"
+        " seeds of 18 bits",
     ),
     CheckKind(
         "all messages of a report but one are uniform, and independent",
         "shares",
-        "sums of subsets, pairs, rank over Z_q, multiples at all lags, across users",
+        "sums of subsets, also modulo 1,680, pairs, rank over Z_q, multiples at all lags, across"
+        " users",
         lambda b: "100 rounds of up to 96 users, with two kernels",
         "a share that follows from others; users whose shares cancel, repeat or follow",
         applies=lambda b: getattr(b.randomizer, "modulus", 0) == b.randomizer.alphabet.symbols,

@@ -32,6 +32,10 @@ _SLACK = 1e-6  # of floating point, relative
 _PAIRS = 300  # coordinates of which every two are compared, at most
 _ENDS = np.exp2(-np.arange(3.0, 15.0))  # tails of the noise
 _DIGITS = 26  # binary digits behind the point of noise in units of its spread
+_MANY = 2, 3, 5, 7  # integers in a row, among which each is looked at
+DIGITS = len(_MANY)
+"""Columns of `digits_of`."""
+_LEAST = 1e-10  # of a law on integers in a row
 _SURE = 1e3  # times the spread: of larger numbers those digits are lost
 _LEVELS = 2000  # of the noise of a threshold
 
@@ -99,7 +103,7 @@ def uniform_of(
     if isinstance(event, TestedReleaseEvent) and isinstance(mechanism, TestedGaussian):
         return _tested(event, np.asarray(value, float), size, released, rng)
     if isinstance(mechanism, Noise) and (grid := _grid(release, value, released)) is not None:
-        drawn, chance, _ = grid
+        drawn, chance = grid
         before = chance(drawn - 1)
         return np.asarray(before + rng.random(drawn.size) * (chance(drawn) - before))
     law_of, noise = _added(release, value, released)
@@ -159,11 +163,10 @@ def _tested(
 
 def _grid(
     release: Release, value: Any, released: Any
-) -> tuple[Floats, Callable[[Floats], Floats], float] | None:
-    """Integers that were drawn, the chance of at most x, and of an even one; None: no grid."""
+) -> tuple[Floats, Callable[[Floats], Floats]] | None:
+    """Integers that were drawn, and the chance of at most x; None: no grid."""
     mechanism, event, size = release.mechanism, release.event, release.sensitivity.value
     value, shown = (np.ravel(np.asarray(each, float)) for each in (value, released))
-    even = 0.5
     if isinstance(mechanism, GridBinomial) and isinstance(event, BinomialShiftEvent):
         step = size / event.shift
         floor = np.floor(value / step)
@@ -183,7 +186,7 @@ def _grid(
             step = math.ldexp(1.0, math.frexp(size / 1000)[1] - 1)
             # Rounding moves neighbours by one step more in each coordinate.
             rate = event.epsilon / (math.floor(math.sqrt(d) * size / step * (1 + 1e-15)) + d)
-        drawn, even = shown / step - np.rint(value / step), math.tanh(rate / 2) / math.tanh(rate)
+        drawn = shown / step - np.rint(value / step)
 
         def chance(x: Floats) -> Floats:
             tail = np.exp(-rate * np.where(x < 0, -x - 1, x)) / (math.exp(rate) + 1)
@@ -194,31 +197,50 @@ def _grid(
     whole = np.rint(drawn)
     if (np.abs(drawn - whole) > 1e-6).any():
         raise LawError("noise of integers is off their grid")
-    return whole, chance, even
+    return whole, chance
+
+
+def on_grid(release: Release, value: Any, released: Any) -> bool:
+    """Whether what is released has a law on a grid that is known."""
+    return _grid(release, value, released) is not None
 
 
 def digits_of(release: Release, value: Any, released: Any, rng: np.random.Generator) -> Floats:
-    """Digits of noise far behind the point, (numbers, 3), or the last bits of integers: uniform.
+    """Digits of noise far behind the point, (numbers, DIGITS), or rests of integers: uniform.
 
     They are not where noise takes few values, as in single precision. Empty: noise is not added.
     """
     mechanism, size = release.mechanism, release.sensitivity.value
     if not isinstance(mechanism, Noise):
-        return np.empty((0, 3))
+        return np.empty((0, DIGITS))
     array, shown = np.ravel(np.asarray(value, float)), np.ravel(np.asarray(released, float))
     if (grid := _grid(release, value, released)) is not None:
-        odd, even = np.mod(grid[0], 2), grid[2]
-        spread = rng.random(odd.size)
-        bits = np.where(odd, even + spread * (1 - even), spread * even)
-        return np.repeat(bits[:, None], 3, axis=1)
+        return _rests(*grid, rng)
     scale = size * mechanism.spread(array.size) / math.sqrt(array.size)
     if type(release.event) not in _UNIFORM or not scale:
-        return np.empty((0, 3))
+        return np.empty((0, DIGITS))
     # 2^10 x 2^26 = 2^36 of 53 bits: what is left are digits, not rounding.
     sure = np.maximum(np.abs(shown), np.abs(array)) < _SURE * scale
     noise, power = (shown - array)[sure], math.ldexp(1.0, _DIGITS - math.frexp(scale)[1])
-    digits = np.stack([noise / scale * 2.0**_DIGITS, noise * power, shown[sure] * power], axis=1)
+    tens = 10.0 ** math.floor(math.log10(power))
+    digits = np.stack(
+        [noise / scale * 2.0**_DIGITS, noise * power, shown[sure] * power, noise * tens], axis=1
+    )
     return np.asarray(np.mod(digits, 1.0))
+
+
+def _rests(drawn: Floats, chance: Callable[[Floats], Floats], rng: np.random.Generator) -> Floats:
+    """Where integers lie among so many neighbours, by their law: uniform, given which these are."""
+    found = np.empty((drawn.size, DIGITS))
+    for place, many in enumerate(_MANY):
+        first = np.floor(drawn / many) * many - 1
+        below, here, above = chance(drawn - 1), chance(drawn), chance(first + many)
+        whole, spread = above - chance(first), rng.random(drawn.size)
+        inside = below - chance(first) + spread * (here - below)
+        # What is left of rounding, where a law has no more.
+        sure = whole > _LEAST
+        found[:, place] = np.where(sure, inside / np.where(sure, whole, 1.0), spread)
+    return np.clip(found, 0.0, 1.0)
 
 
 def check_digits(digits: Floats, alarm: float) -> None:

@@ -1,7 +1,8 @@
 """Messages that hide a number together: all of a report but one are uniform, and independent.
 
-So are all messages of several users but one each. Sums of subsets are looked at, multiples of one
-message in another at every lag, linear relations by their rank over Z_q, and windows that repeat.
+So are all messages of several users but one each. Sums of subsets are looked at, modulo q and
+modulo small numbers, and multiples of one message in another at every lag. So are linear relations
+by their rank over Z_q, and windows that repeat.
 """
 
 import math
@@ -23,6 +24,7 @@ _MULTIPLES = 2, 3, -2, -3
 _COLUMNS = 200  # messages whose linear relations are looked at
 _LABELS = 8  # whose messages are looked at together
 _PLACES = 6  # pairs of places of a message, of which the same is done for all users
+_RESTS = 1680  # 2^4 x 3 x 5 x 7: sums modulo its divisors
 _LARGEST_FACTOR = 1 << 16  # of the modulus that is searched for
 Ints = NDArray[np.int64]
 
@@ -89,7 +91,41 @@ def _check_subsets(reports: Ints, modulus: int, rng: np.random.Generator, alarm:
         sums[place] = (reports * each).sum(axis=1) % modulus
     # As many numbers as each part really has: q need be no multiple of 32.
     wide = np.diff(_edges(modulus, LEVELS)) / modulus
-    _judge(_counted(_part(sums, modulus, LEVELS), LEVELS), wide, len(reports), alarm, "subset")
+    counted = _counted(_part(sums, modulus, LEVELS), LEVELS)
+    _judge(counted, wide, len(reports), alarm / 2, "subset")
+    first, second = np.triu_indices(many, 1)
+    one = np.eye(many, dtype=np.int64)
+    _check_rests(reports, np.concatenate([signs, one[first] - one[second]]), modulus, alarm / 2)
+
+
+def _check_rests(reports: Ints, signs: Ints, modulus: int, alarm: float) -> None:
+    """Sums of proper subsets, with signs, modulo small numbers; and with what a report hides.
+
+    A character of such a sum is a product of those of its messages, which are independent.
+    """
+    size, turns = len(reports), np.arange(_RESTS)
+    each = np.fft.fft((modulus - 1 - turns) // _RESTS + 1) / modulus  # of one message
+    hidden = reports.sum(axis=1) % modulus
+    one = np.eye(signs.shape[1], dtype=np.int64)
+    rows = [*((sign, 0) for sign in signs), *((sign, 1) for sign in one), *((-one[0], 1),)]
+    sums = np.empty((len(rows), _RESTS), complex)
+    spread = np.empty((len(rows), _RESTS))
+    for place, (sign, more) in enumerate(rows):
+        found = _turned((reports * sign).sum(axis=1) + more * hidden)
+        plus, minus = int((sign > 0).sum()), int((sign < 0).sum())
+        mean = each**plus * each.conj() ** minus
+        # Given what reports hide, all their messages but one are what they always are.
+        known = _turned(hidden) if more else np.full(_RESTS, float(size))
+        sums[place] = found - mean * known
+        spread[place] = size * (1 + np.abs(mean[2 * turns % _RESTS])) / 2
+    # Twice: a character and its mean are at most 2 apart.
+    for part in (sums.real, sums.imag):
+        check_products(part[:, 1:] / 2, spread[:, 1:] / 4, alarm / 2, "subset, rest of a sum")
+
+
+def _turned(sums: Ints) -> NDArray[np.complex128]:
+    """All characters of numbers modulo `_RESTS`, added up."""
+    return np.asarray(np.fft.fft(np.bincount(sums % _RESTS, minlength=_RESTS)))
 
 
 def _check_pairs(reports: Ints, modulus: int, alarm: float) -> None:

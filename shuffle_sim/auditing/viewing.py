@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 _HUGE, _PIECES = (10**9 - 7, 12 * 10**8), 60  # places of a pool, on both sides of numpy's limit
 _EACH = 8  # words of a user
+_ORDERS = 1 << 11  # of small pools, two by two
 _PARTS, _LAGGED = 4096, 1 << 20  # of a view of several chunks; its bits that are compared
 _LONG = 1 << 17  # messages above which a permutation is compiled
 _RANDOMIZERS: tuple[tuple[Randomizer, int, int], ...] = (
@@ -172,6 +173,7 @@ def check_orders(bench: "Bench", alarm: float) -> None:
     for kernel in _kernels(bench):
         with using(kernel):
             _check_pools(bench, alarm / 4 / len(_kernels(bench)))
+    _check_seeds(bench)
 
 
 def _kernels(bench: "Bench") -> list[str]:
@@ -224,6 +226,20 @@ def _check_pools(bench: "Bench", alarm: float) -> None:
     views = [_cut(bench, BitPool, bits, 4000, index) for index in range(16)]
     if any(each.sum() != 2000 for each in views):
         raise LawError("a pool of bits does not hold what was sent")
+
+
+def _check_seeds(bench: "Bench") -> None:
+    """Orders of one pool after the other never come again: they are not drawn from few seeds."""
+    deployment = bench.deployment("literal").of_shuffler
+    for kind, symbols, size in ((SymbolPool, 256, 40), (BoxPool, 256, 40), (BitPool, 2, 200)):
+        chunks, whole = set[bytes](), np.array([[size]])
+        for index in range(_ORDERS):
+            pool = _filled(kind, Tags(1, symbols, 1), size)
+            pool.cut(whole, deployment.stream(index, Role.SHUFFLER, 0))
+            chunks.add(pool.chunk(0, deployment.stream(index, Role.SHUFFLER, 1)))
+        # One of 40! or C(200, 100), above 2^159: no two agree but with chance 2^-135.
+        if len(chunks) < _ORDERS:
+            raise LawError(f"{kind.__name__}: of {_ORDERS:,} orders two are the same")
 
 
 def _check_large(bench: "Bench", alarm: float) -> None:
@@ -294,15 +310,7 @@ def _cut(
 ) -> NDArray[np.int64]:
     """The symbols of a pool, chunk by chunk."""
     deployment: Deployment = bench.deployment("literal").of_shuffler
-    pool, rng = kind(randomizer), deployment.stream(index, Role.SHUFFLER, 0)
-    tags = np.arange(size)
-    if kind is BoxPool:
-        boxes = np.zeros((1, size, box_bytes(randomizer.alphabet)), np.uint8)
-        boxes[0, :, -4:] = tags.astype(">u4").view(np.uint8).reshape(-1, 4)
-        pool.add(boxes)
-    else:
-        symbols = tags % 2 if randomizer.alphabet.symbols == 2 else tags
-        pool.add(Messages.from_symbols(randomizer.alphabet, symbols.reshape(-1, 1, 1)))
+    pool, rng = _filled(kind, randomizer, size), deployment.stream(index, Role.SHUFFLER, 0)
     # Of two sizes: chunks of one size could hide a place that is counted wrongly.
     sizes = np.array([[size // 3], [size - 2 * (size // 3)], [size // 3]], np.int64)
     pool.cut(sizes, rng)
@@ -315,3 +323,16 @@ def _cut(
         else:
             found.append(by_label(chunk, randomizer)[0].symbols.ravel().astype(np.int64))
     return np.concatenate(found)
+
+
+def _filled(kind: type[MessagePool], randomizer: Randomizer, size: int) -> MessagePool:
+    """A pool of 0, 1, 2, ..., or of as many zeros as ones."""
+    pool, tags = kind(randomizer), np.arange(size)
+    if kind is BoxPool:
+        boxes = np.zeros((1, size, box_bytes(randomizer.alphabet)), np.uint8)
+        boxes[0, :, -4:] = tags.astype(">u4").view(np.uint8).reshape(-1, 4)
+        pool.add(boxes)
+    else:
+        symbols = tags % 2 if randomizer.alphabet.symbols == 2 else tags
+        pool.add(Messages.from_symbols(randomizer.alphabet, symbols.reshape(-1, 1, 1)))
+    return pool

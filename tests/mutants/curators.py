@@ -21,6 +21,8 @@ from shuffle_sim.privacy.sparse_vector import SHARE, AboveThreshold
 from shuffle_sim.protocol.release import Release, Sensitivity, Statistic
 from shuffle_sim.sampling import randomness
 
+from .mechanisms import MECHANISMS, VALUES, multiples_of_three
+
 
 def first_noise_again(patch):
     true = curator.Curator._stream
@@ -325,6 +327,8 @@ _BINOMIAL = GridBinomial(64, 200_000, 3)
 FAR = "all releases of a run are as near as stated"
 FRESH = "the noise of all releases of the curator's runs is fresh, and has its law"
 CHARGED = "all releases of a run are charged"
+MADE = "every release is made of its statistic, from a stream of its own"
+ALONE = "the mechanism itself, asked alone"
 CURATED: dict[str, tuple[Any, Callable[[Any], object] | None, str]] = {
     "the first noise again": (Thrice, first_noise_again, FRESH),
     "no entropy": (Thrice, without_entropy, FRESH),
@@ -339,17 +343,20 @@ CURATED: dict[str, tuple[Any, Callable[[Any], object] | None, str]] = {
     "norms come twice": (_with(L2Laplace(0.2, 3)), _of_direction("norm"), FRESH),
     "directions come twice": (_with(L2Laplace(0.2, 3)), _of_direction("way"), FRESH),
     "directions in a plane": (_with(L2Laplace(0.2, 3)), _of_direction(""), FRESH),
-    "even integers": (_with(GridLaplace(0.5, 3)), even_integers, FRESH),
+    "even integers": (_with(GridLaplace(0.5, 3)), even_integers, ALONE),
     "tails drawn again": (Thrice, tails_redrawn, FRESH),
-    "scores by more": (Chooses, scores_by_more, FRESH),
-    "never the worst": (Chooses, never_the_worst, FRESH),
-    "bare where values are large": (Thrice, _bare(lambda x, size: np.abs(x) > 20 * size), FRESH),
-    "bare where all are large": (Thrice, _bare(lambda x, _: np.abs(x).min() > 5), FRESH),
+    "scores by more": (Chooses, scores_by_more, ALONE),
+    "never the worst": (Chooses, never_the_worst, ALONE),
+    "bare where values are large": (Thrice, _bare(lambda x, size: np.abs(x) > 20 * size), ALONE),
+    "bare where all are large": (Thrice, _bare(lambda x, _: np.abs(x).min() > 5), ALONE),
     "only the first release is charged": (Thrice, first_charged_only, CHARGED),
     "a threshold without noise": (Tests, threshold_bare, FRESH),
     "far coordinates alike": (Wide, far_coordinates, FRESH),
     "one of twenty with less": (Twenty, one_of_twenty, FRESH),
     "coins for all coordinates": (_with(_BINOMIAL), one_draw_for_all, FRESH),
+    "multiples of three": (_with(GridLaplace(0.5, 3)), multiples_of_three, ALONE),
+    **{name: (Thrice, plant, ALONE) for name, plant in MECHANISMS.items()},
+    **{name: (Thrice, plant, MADE) for name, plant in VALUES.items()},
 }
 """Curators with a defect, and the check that must catch it."""
 

@@ -196,6 +196,10 @@ def same_places(true, ones, size, rng):
     return true(ones, size, np.random.default_rng(5))
 
 
+def of_few_seeds(true, ones, size, rng):
+    return true(ones, size, np.random.default_rng(int(rng.integers(1 << 17))))
+
+
 def ones_in_front(true, ones, size, rng):
     return np.packbits(np.arange(size) < ones)
 

@@ -169,6 +169,8 @@ _BINOMIAL: dict[type, str] = {
     u.NegatedLater: "streams",
     u.OneInFour: "counts_law",
     u.ClippedByMany: "alone",
+    u.FewSeeds: "streams",
+    u.NegativeZero: "counts_law",
 }
 _SINGLE: dict[type, str] = {
     r.OneBlanket: "streams",
@@ -197,6 +199,8 @@ _SPLIT: dict[type, str] = {
     u.LargeMultiple: "shares",
     u.OnceInTen: "shares",
     u.NarrowRange: "shares",
+    u.RestsFollow: "shares",
+    u.SharesOfFewSeeds: "streams",
 }
 _MORE: dict[type, tuple[str, ...]] = {
     r.LessNoiseCompiled: ("compiled",),
@@ -340,6 +344,7 @@ _PLANTED = (
         for by in (
             p.same_places,
             p.ones_in_front,
+            p.of_few_seeds,
             p.in_runs,
             o.first_is_one,
             o.last_byte_empty,

@@ -4,6 +4,7 @@ import math
 import warnings
 from typing import Any
 
+import numpy as np
 import pytest
 
 from shuffle_sim.auditing import curated as releases
@@ -12,13 +13,15 @@ from shuffle_sim.auditing.bench import of_categories
 from shuffle_sim.auditing.checks import Checks
 from shuffle_sim.auditing.conformance import LawError
 from shuffle_sim.auditing.curated import Runs
+from shuffle_sim.auditing.mechanism_law import check_mechanism
 from shuffle_sim.auditing.plan import FALSE_ALARM
 from shuffle_sim.auditing.stated import check_bound
 from shuffle_sim.auditing.words import WordChecks
 from shuffle_sim.errors import ShuffleSimError
+from shuffle_sim.protocol.release import Release
 from shuffle_sim.roles import Shuffler, UserShard
 
-from .curators import CHARGED, CURATED, FRESH, curated
+from .curators import ALONE, CHARGED, CURATED, FAR, FRESH, MADE, curated
 from .registry import Mutant
 
 ASKED = "queries", "own", "unseeded", "sealed", "hosted"
@@ -72,6 +75,9 @@ def caught_curator(name: str, patch: pytest.MonkeyPatch) -> bool:
     kind, plant, check = CURATED[name]
     if plant is not None:
         plant(patch)
+    if check == ALONE:
+        algorithm = curated(kind)[0]
+        return _caught_alone(algorithm.plan(algorithm.init()))
     if check == FRESH:  # all runs, however slow the machine: with fewer a defect may pass
         patch.setattr(releases, "_SECONDS", math.inf)
     runs = Runs(*curated(kind), {})
@@ -79,7 +85,16 @@ def caught_curator(name: str, patch: pytest.MonkeyPatch) -> bool:
         if check == FRESH:
             runs.noise(FALSE_ALARM / 4)
         else:
-            (runs.charged if check == CHARGED else runs.distances)()
+            {CHARGED: runs.charged, FAR: runs.distances, MADE: runs.values}[check]()
+    except LawError:
+        return True
+    return False
+
+
+def _caught_alone(release: Release) -> bool:
+    """Whether a mechanism is refused without a run of the curator."""
+    try:
+        check_mechanism(release, np.zeros(3), FALSE_ALARM / 20)
     except LawError:
         return True
     return False

@@ -266,3 +266,37 @@ class NarrowRange(Shares):
 
     def shares(self, shape, rng):
         return rng.integers(0, self.modulus - self.modulus // 100, shape)
+
+
+class RestsFollow(Shares):
+    """The second share has the rest of the first modulo 7."""
+
+    def shares(self, shape, rng):
+        drawn = rng.integers(0, self.modulus, shape)
+        drawn[..., 1] = np.minimum(drawn[..., 1] // 7 * 7 + drawn[..., 0] % 7, self.modulus - 1)
+        return drawn
+
+
+class SharesOfFewSeeds(Shares):
+    """Shares of a block are drawn from a seed of 18 bits."""
+
+    def shares(self, shape, rng):
+        return np.random.default_rng(int(rng.integers(1 << 18))).integers(0, self.modulus, shape)
+
+
+class FewSeeds(Double):
+    """A block is drawn from a seed of 18 bits."""
+
+    def counts(self, xs, rng):
+        return super().counts(xs, np.random.default_rng(int(rng.integers(1 << 18))))
+
+
+class NegativeZero(Double):
+    """The datum -0 has no noise."""
+
+    def counts(self, xs, rng):
+        rounded = self._rounded(xs, rng)
+        noise = self.noise(rounded.shape, rng)
+        rows = dense(xs).reshape(len(xs), -1)
+        noise[(np.signbit(rows) & (rows == 0)).all(axis=1)] = round(self.b * self.p)
+        return rounded + noise

@@ -13,10 +13,14 @@ from mutants.long_sums import buckets, floods
 from mutants.running import ASKED, caught, caught_curator, make
 
 from shuffle_sim.auditing import audit_central
+from shuffle_sim.auditing.mechanism_law import check_mechanism
 from shuffle_sim.auditing.plan import KINDS
 from shuffle_sim.auditing.word_plan import WORD_KINDS
+from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.execution.runtime import Runtime
+from shuffle_sim.privacy.mechanisms import L2Laplace, Laplace, LocalGaussian
 from shuffle_sim.protocol.randomizer import Randomizer
+from shuffle_sim.protocol.release import Release, Sensitivity
 from shuffle_sim.registry import forget, register, registered_kinds
 from shuffle_sim.roles.pools import MessagePool
 from shuffle_sim.sampling.kernels import KERNELS
@@ -72,6 +76,14 @@ def test_a_curator_without_a_defect_passes():
     found = audit_central(*curated(Thrice), repeats=1000, seed=1)
     assert found.passed, found.checks
     assert found.complete
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("mechanism", [L2Laplace(0.2, 3), Laplace(0.5), LocalGaussian(3.0, 30)])
+@pytest.mark.parametrize("size", [1e-4, 37.0])
+def test_a_mechanism_without_a_defect_passes_alone(mechanism, size):
+    sensitivity = Sensitivity(size, mechanism.norm, "")
+    check_mechanism(Release(Cohort.of(0, 2), None, sensitivity, mechanism), np.zeros(3), 1e-7)
 
 
 def _covered() -> Counter[str]:
