@@ -203,7 +203,7 @@ def test_the_command_audits_a_curator(capsys):
     assert not app([*asked, "--json"], standalone_mode=False)
     found = json.loads(capsys.readouterr().out)
     assert (found["passed"], found["mechanism"]) == (True, "OutputPerturbation")
-    assert {*found["audits"]} == {"opposite", "mirrored"}
+    assert {*found["audits"]} == {"opposite", "mirrored", "split"}
     assert found["audits"]["mirrored"]["empirical"] > 0.5
     assert not app(asked, standalone_mode=False)
     assert "passed" in capsys.readouterr().out

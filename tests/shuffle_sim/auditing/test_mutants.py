@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from mutants import CURATED, MUTANTS, Mutant
 from mutants import registry as known
+from mutants.clean import CLEAN, alarms
+from mutants.clean import CURATED as WITHOUT
 from mutants.curators import Thrice, curated
 from mutants.long_sums import buckets, floods
 from mutants.running import ASKED, caught, caught_curator, make
@@ -106,6 +108,18 @@ def needed() -> set[str]:
 def test_every_registered_sampler_pool_and_runtime_has_mutants():
     assert {"BoxPool", "WordPool", "Response", "CarryRandomizer"} <= needed()
     assert needed() <= set(_covered()), needed() - set(_covered())
+
+
+def test_all_that_is_registered_is_audited_without_a_defect():
+    """By `python -m tests.mutants --clean`; some of them here."""
+    assert {*registered_kinds("protocol", object)} <= {*CLEAN}
+    assert {*registered_kinds("algorithm", object)} <= {*WITHOUT}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", ["running-totals", "saddle-erm", "pop-localize"])
+def test_an_audit_without_a_defect_raises_no_alarm(name):
+    assert alarms(name, seed=1) == []
 
 
 @pytest.mark.parametrize("base", [MessagePool, Runtime, Randomizer])

@@ -7,6 +7,7 @@ import pytest
 import scipy
 from scipy import special, stats
 
+from protocols.problems.instances import neighbours
 from shuffle_sim.privacy.bounds import objective
 from shuffle_sim.privacy.central_theorems import ObjectiveTheorem
 from shuffle_sim.privacy.events import ObjectiveEvent
@@ -96,6 +97,40 @@ def test_the_bound_of_the_loss_is_attained(a, ridge):
     """A bound for a distance that is a tenth smaller is refuted."""
     whole, less = attained(a, ridge)
     assert 0.97 < whole <= 1 < less
+
+
+def density(w, rows, times, ridge, sigma):
+    """Of the minimiser at points w, shape (..., 2)."""
+    b, bend = -ridge * w, ridge * np.eye(2) + np.zeros((*w.shape[:-1], 2, 2))
+    for row, often in zip(rows, times, strict=True):
+        s = special.expit(-w @ row)
+        b += often * s[..., None] * row
+        bend += often * (s * (1 - s))[..., None, None] * np.outer(row, row)
+    gaussian = stats.norm(scale=sigma).logpdf(b).sum(axis=-1)
+    return np.exp(gaussian + np.log(np.linalg.det(bend)))
+
+
+def test_two_tables_show_most_of_the_bound():
+    """By integration over all outputs, which draws cannot show: delta is 1e-6."""
+    n, delta, multiplier, ridge = 1000, 1e-6, 5.26, 0.79
+    first, second = neighbours(n, 2)["split"]
+    rows, times = np.unique(first[1:, :2], axis=0, return_counts=True)
+    line = np.linspace(-130.0, 130.0, 801)
+    w = np.stack(np.meshgrid(line, line, indexing="ij"), axis=-1)
+    here, there = (
+        density(w, [*rows, table[0, :2]], [*times, 1], ridge, 2 * multiplier)
+        * (line[1] - line[0]) ** 2
+        for table in (first, second)
+    )
+    assert here.sum() == pytest.approx(1, abs=1e-6)
+    assert there.sum() == pytest.approx(1, abs=1e-6)
+
+    def found(epsilon):
+        apart = np.maximum(here - math.exp(epsilon) * there, 0).sum()
+        return max(apart, np.maximum(there - math.exp(epsilon) * here, 0).sum())
+
+    stated = objective.epsilon(delta, multiplier, 0.25 / ridge, True)
+    assert found(0.72 * stated) > delta > found(0.75 * stated)
 
 
 @pytest.mark.parametrize(("a", "curvature"), [(0.2, 0.025), (0.3, 0.25), (1.0, 1.0), (0.1, 3.0)])
