@@ -27,6 +27,7 @@ from protocols.central.record.sums import MECHANISMS
 from protocols.counts.methods import METHODS
 from protocols.erm import Grouped
 from protocols.erm.adversarial import NORMS, Perturbation
+from protocols.erm.payoff import Payoff, Steepness
 from protocols.erm.solver import SOLVERS
 from protocols.optimisation.acceleration import SCHEDULES
 from protocols.problems import (
@@ -50,6 +51,7 @@ from protocols.problems import (
     Squared,
     Weighted,
 )  # fmt: skip
+from protocols.problems.loss import refuse_rows
 from shuffle_sim import Privacy
 from shuffle_sim.data.row_map import RowMap
 from shuffle_sim.errors import ParameterError
@@ -82,6 +84,32 @@ class Several(Softmax):
     def reach_norms(self, rows: Any, radius: float) -> Any:
         """A false one, of which privacy may not hear."""
         return 1e-6 * super().reach_norms(rows, radius)
+
+
+@dataclass(frozen=True)
+class Fair(Payoff):
+    """Logistic loss and v times the group's score: rows (x, y, s), with signs y and s."""
+
+    opponent = L2Ball(1, 1.0)
+
+    def columns(self, d):
+        return d + 2
+
+    def check(self, rows, d):
+        refuse_rows((np.abs(rows[:, d:]) != 1).any(axis=1), "with signs")
+        refuse_rows(~(np.linalg.norm(rows[:, :d], axis=1) <= 1 + 1e-9), "with x in the unit ball")
+
+    def payoffs(self, w, v, rows):
+        score = rows[:, :-2] @ w
+        return np.logaddexp(0, -rows[:, -2] * score) + v[0] * rows[:, -1] * score
+
+    def row_slopes(self, w, v, rows):
+        x, y, s = rows[:, :-2], rows[:, -2], rows[:, -1]
+        score = x @ w
+        return (v[0] * s - y * scipy.special.expit(-y * score))[:, None] * x, (s * score)[:, None]
+
+    def steepness(self, radius):
+        return Steepness(own=2.0, other=radius, curved=0.25, cross=1.0)
 
 
 class Ramp(Logistic):
@@ -355,6 +383,8 @@ OWN: dict[str, dict[str, tuple[Any, ...]]] = {
     "PhasedSCO": PHASED,
     **dict.fromkeys(("OutputPerturbation", "TiltedERM", "AdversarialERM", "SaddleERM"), RISK),
     "AdversarialERM": RISK | {"budget": (Perturbation("linf", 0.3),)},
+    "SaddleERM": RISK
+    | {"given": ({"problem": Problem(Fair(), L2Ball(2, 1.0), ridge=0.1), "concavity": 0.05},)},
 }
 """Of one class alone; a function changes what was chosen, and the class is made from all of it."""
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from protocols.erm.groups import Grouped
+from protocols.erm.payoff import Payoff
 from protocols.problems.losses import MeanEstimation
 from protocols.problems.multiclass import MultiClass
 from protocols.problems.weighted import Weighted
@@ -26,6 +27,8 @@ def row(loss: Any, d: int, numbers: Any) -> Any:
         return np.append(inner, int(abs(numbers[-1]) * 1e3) % loss.groups)
     if isinstance(loss, MeanEstimation):
         return _in_ball(numbers[:d], loss.points)
+    if isinstance(loss, Payoff):
+        return np.append(_in_ball(numbers[:d], 1.0), np.where(numbers[d:] >= 0, 1.0, -1.0))
     x = _in_ball(numbers[: loss.columns(d) - 1], loss.features)
     return np.append(x, _label(loss, numbers[loss.columns(d) - 1]))
 
