@@ -30,7 +30,7 @@ class Called:
 
     value: Any
     sensitivity: float
-    begins: bytes
+    begins: bytes | None
     made: Any
 
 
@@ -59,7 +59,10 @@ class Notes:
         kind, noted = type(mechanism), copy(mechanism)
 
         def sample(this: Any, value: Any, sensitivity: float, rng: Any, *opened: Any) -> Any:
-            begins = deepcopy(rng).bytes(_BEGUN)
+            try:
+                begins = deepcopy(rng).bytes(_BEGUN)
+            except TypeError:  # a cryptographic stream stays where it is, and is not looked at
+                begins = None
             made = kind.sample(this, value, sensitivity, rng, *opened)
             self.called.append(Called(deepcopy(value), sensitivity, begins, deepcopy(made)))
             return made
