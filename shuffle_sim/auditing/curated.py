@@ -43,7 +43,8 @@ from shuffle_sim.protocol.release import CentralAlgorithm, Release
 from shuffle_sim.sampling.randomness import GENERATORS
 
 _SECONDS = 1.0
-"""Of processor time for runs, and as much for the neighbours; sixty times as much if thorough."""
+"""Of the clock for runs, and as much for the neighbours; sixty times as much if thorough. Runs of
+other processes take none of this one's processor time."""
 _FEWEST, _MOST = 12, 600  # runs
 _NEAR = 1e-11  # standardised draws that are so near are one
 _STATES = 60  # at which neighbours are compared
@@ -74,12 +75,12 @@ class Runs:
         self._algorithm, self._first, self._second = algorithm, first, second
         self._options, self._seconds = options, _SECONDS * (60 if thorough else 1)
         self._most = _MOST * (4 if thorough else 1)
-        began = time.process_time()
+        began = time.perf_counter()
         self.runs: list[list[Answered]] = []
         self.called: list[list[Called]] = []
         self.results = list[Result]()
         while len(self.runs) < _FEWEST or (
-            len(self.runs) < self._most and time.process_time() - began < self._seconds
+            len(self.runs) < self._most and time.perf_counter() - began < self._seconds
         ):
             seen, called, result = self._run(self._first)
             self.runs.append(seen)
@@ -176,7 +177,7 @@ class Runs:
             LawError: naming the release.
             UncheckedError: a norm in which distances are not computed.
         """
-        base, began, known = self._population(self._first), time.process_time(), True
+        base, began, known = self._population(self._first), time.perf_counter(), True
         answered = [(place, each) for found in self.runs[:4] for place, each in enumerate(found)]
         if len(answered) > _STATES:
             kept = np.linspace(0, len(answered) - 1, _STATES).astype(int)
@@ -186,7 +187,7 @@ class Runs:
             for (place, each), value in zip(answered, values, strict=True):
                 with naming(f"release {place}"):
                     known &= check_distance(each.release, value, value_of(each.release, population))
-                if time.process_time() - began > self._seconds:
+                if time.perf_counter() - began > self._seconds:
                     return
         if not known:
             raise UncheckedError("a distance of functions, whose norm is not computed")

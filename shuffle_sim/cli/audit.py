@@ -129,9 +129,11 @@ def _curator(
 
     trainer = Trainer.of("logistic", d, privacy)
     made, found = trainer.central(mechanism, n), {}
-    with console.status("auditing ..."):
-        for name, (first, second) in trainer.neighbours(n).items():
-            found[name] = audit_central(made, first, second, **options)
+    tables = trainer.neighbours(n)
+    with Bar("auditing", len(tables)) as bar:
+        for place, (name, pair) in enumerate(tables.items()):
+            bar.step(place, f"tables {name}")
+            found[name] = audit_central(made, *pair, **options)
     passed = all(each.passed for each in found.values())
     complete = all(each.complete for each in found.values())
     return CuratorSummary(passed, complete, type(made).__name__, found)

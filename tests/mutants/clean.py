@@ -156,12 +156,19 @@ CURATED: dict[str, Callable[[], tuple[Any, Any, Any]]] = {
     "saddle-erm": _saddle,
 }
 """The curator's algorithms by the name that each is registered under, and two tables."""
+_HOW: dict[str, dict[str, Any]] = {
+    "output-perturbation, chacha20": {"execution": Execution(generator="chacha20")},
+    "output-perturbation, processes": {"runtime": "processes", "workers": 2},
+    "output-perturbation, ray": {"runtime": "ray", "workers": 2},
+}
+CURATED |= dict.fromkeys(_HOW, CURATED["output-perturbation"])
 
 
 def alarms(name: str, seed: int) -> list[Any]:
     """The checks that fail in an audit of what has no defect."""
     if name in CURATED:
-        checks = audit_central(*CURATED[name](), repeats=LEAST, seed=seed).checks
+        options = _HOW.get(name, {})
+        checks = audit_central(*CURATED[name](), repeats=LEAST, seed=seed, **options).checks
     else:
         make, options = CLEAN[name]
         checks = audit(make(), repeats=LEAST, seed=seed, **options).checks

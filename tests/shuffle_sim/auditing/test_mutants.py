@@ -117,7 +117,16 @@ def test_all_that_is_registered_is_audited_without_a_defect():
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("name", ["running-totals", "saddle-erm", "pop-localize"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "running-totals",
+        "saddle-erm",
+        "pop-localize",
+        "output-perturbation, chacha20",
+        "output-perturbation, processes",
+    ],
+)
 def test_an_audit_without_a_defect_raises_no_alarm(name):
     assert alarms(name, seed=1) == []
 
