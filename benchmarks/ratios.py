@@ -7,18 +7,21 @@ import sys
 import time
 import warnings
 from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 import numpy as np
 
 from protocols import CentralSum
 from protocols.learning.training import Trainer
+from shuffle_sim.arrays import Floats
 from shuffle_sim.auditing import audit_central
 from shuffle_sim.auditing.asked import Asked
 from shuffle_sim.auditing.bench import LAW, of_categories
 from shuffle_sim.auditing.stated import stated_epsilon
 from shuffle_sim.cli.audit import protocol_of
 from shuffle_sim.cli.options import SumOptions
+from shuffle_sim.data.population import Unit
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.theorems import theorem_of
@@ -26,6 +29,9 @@ from shuffle_sim.registry import loaded, registered
 
 USERS, PRIVACY = 1000, Privacy(1.0, 1e-6)
 REPEATS = 1000
+RECORDS = 4  # of a person
+MORE: tuple[dict[str, Any], ...] = ({}, {"intercept": 0.5}, {"ridge": 0.5})
+"""Options that some algorithms need."""
 LOSSES = "hinge", "logistic"
 """The first that an algorithm takes. Slopes of the logistic loss are half of L where models
 begin."""
@@ -59,21 +65,31 @@ def of_curator(name: str) -> dict[str, Any]:
         rows[0, 0] = 1.0
         tables = {"opposite": (rows, -rows)}
     else:
-        records = 4 if registered("algorithm", name).unit.value == "person" else None
-        for loss in LOSSES:
-            trainer = Trainer.of(loss, 2, PRIVACY, records=records)
+        records = RECORDS if registered("algorithm", name).unit is Unit.PERSON else None
+        for loss, more in product(LOSSES, MORE):
+            trainer = Trainer.of(loss, 2, PRIVACY, records=records, **more)
             try:
                 made = trainer.central(name, USERS)
                 break
-            except ParameterError:
-                if loss == LOSSES[-1]:
-                    raise
+            except ParameterError as error:
+                if (loss, more) == (LOSSES[-1], MORE[-1]):
+                    raise error from None
         tables = trainer.neighbours(USERS)
+        if records is not None:  # all records of a person move
+            tables = {
+                which: (_persons(first, records), _persons(second, records))
+                for which, (first, second) in tables.items()
+            }
     found = {
         which: audit_central(made, *pair, repeats=REPEATS, seed=1) for which, pair in tables.items()
     }
     which, best = max(found.items(), key=lambda each: each[1].empirical)
     return {"proven": best.claimed, "empirical": best.empirical, "tables": which}
+
+
+def _persons(rows: Floats, records: int) -> Floats:
+    """With each row so many times, as a person's."""
+    return np.repeat(rows[:, None], records, axis=1)
 
 
 def rows(names: list[str]) -> Iterator[dict[str, Any]]:

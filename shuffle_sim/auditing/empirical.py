@@ -22,7 +22,7 @@ DOUBT = 1e-4
 """With what probability a bound is wrong, where nothing else is said."""
 _PAIRS = 8_000  # of samples for a Gaussian estimate
 _SAMPLES = 20_000  # for a threshold
-_WORK = 24_000.0  # rounds of few users in all runs; more users count for more
+_WORK = 40_000.0  # rounds of few users in all runs; more users count for more
 _CELLS = 20_000  # values whose noise takes as long as all else in a round
 _FEWEST = 20  # runs
 _NUMBERS, _OVERHEAD = 30_000_000, 7_500  # users' numbers in whole runs; a round counts as so many

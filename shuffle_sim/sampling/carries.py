@@ -160,10 +160,11 @@ def _rounded(
         tied = np.flatnonzero(held >= _ONE - r)
         held = held[tied]
         moved >>= 16
-    # Clipped to the last step, beyond which `scaled` may be by a rounding error.
-    rest = np.minimum(scaled[tied], end) - scaled[tied].astype(np.int32)
-    units = (np.maximum(rest, 0.0) * _UNIT).astype(np.int64)
-    _settle(moved, np.stack([tied, units, held.astype(np.int64)]), r, rng)
+    if tied.size:
+        # Clipped to the last step, beyond which `scaled` may be by a rounding error.
+        rest = np.minimum(scaled[tied], end) - scaled[tied].astype(np.int32)
+        units = (np.maximum(rest, 0.0) * _UNIT).astype(np.int64)
+        _settle(moved, np.stack([tied, units, held.astype(np.int64)]), r, rng)
     return moved
 
 
@@ -227,7 +228,7 @@ def digit_sums(split: Split, levels: int, top: int) -> Ints:
         top: the largest rest.
     """
     bits, sums = levels + top.bit_length(), np.zeros((split.shape[1], levels + 1), np.int64)
-    # Numbers that fill words of eight bytes; the few others are taken one in a word.
+    # Numbers that fill words of eight bytes; the few others are taken by themselves.
     whole = split.shape[2] // (8 // split.itemsize) * (8 // split.itemsize)
     unit = _LANES[split.itemsize]
     if compiling():
@@ -235,13 +236,17 @@ def digit_sums(split: Split, levels: int, top: int) -> Ints:
 
         compiled(split, levels, bits, whole, unit, sums)
         return sums
-    for words in (split[..., :whole].view(np.uint64), split[..., whole:].astype(np.uint64)):
-        for bit in range(bits):
-            ones = np.bitwise_count(words & (unit << np.uint64(bit))).sum(axis=2, dtype=np.int64)
-            # Bit l of T from L on belongs to the rest, in which it counts 2^(l - L).
-            sums[:, min(bit, levels)] += ones[0] << max(bit - levels, 0)
-            if bit < levels:
-                sums[:, bit] += ones[1]
+    words, few = split[..., :whole].view(np.uint64), split[..., whole:]
+    for bit in range(bits if whole else 0):
+        ones = np.bitwise_count(words & (unit << np.uint64(bit))).sum(axis=2, dtype=np.int64)
+        # Bit l of T from L on belongs to the rest, in which it counts 2^(l - L).
+        sums[:, min(bit, levels)] += ones[0] << max(bit - levels, 0)
+        if bit < levels:
+            sums[:, bit] += ones[1]
+    if few.size:
+        for level in range(levels):
+            sums[:, level] += (few >> level & 1).sum(axis=(0, 2), dtype=np.int64)
+        sums[:, levels] += (few[0] >> levels).sum(axis=1, dtype=np.int64)
     return sums
 
 
