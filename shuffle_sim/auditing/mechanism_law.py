@@ -26,9 +26,12 @@ from shuffle_sim.privacy.sparse_vector import AboveThreshold
 from shuffle_sim.protocol.release import Release
 from shuffle_sim.sampling.randomness import entropy_of
 
-_ASKED, _OPENED, _DRAWN = 5000, 10_000, 1 << 20  # times that it is asked; draws at once
+_OPENED, _DRAWN = 10_000, 1 << 20  # sessions that are opened; draws at once
 _TIMES, _FEW = 64, 1000  # values to which noise is added; numbers of noise that comes in vectors
-_CHOICES, _FAR = 8, 6.0  # of an exponential mechanism; the log-odds of the last and the first
+_FAR = 6.0  # units of a threshold's noise from it
+_LOGS = (np.zeros(2), 150_000), *((np.linspace(0.0, span, 8), 10_000) for span in (2.0, 4.0, 6.0))
+"""Log-odds of an exponential mechanism's choices, and how often it is asked: equal ones, and others
+of which the worst, in a tail, comes first."""
 _CALLS, _SLOW, _NUMBERS = 1 << 15, 1 << 12, 1 << 17  # for vectors as they are released; numbers
 _LEAST, _SECONDS = 64, 1.0  # of those calls; of processor time
 _TRIPLES = 64  # coordinates of which every three are compared, at most
@@ -64,11 +67,13 @@ def check_mechanism(release: Release, value: Any, alarm: float) -> None:
         mean, most = np.array([LEVELS * passes * _OPENED]), np.array([LEVELS**2 * spread])
         judge(sums, mean, most, alarm, "sessions that pass")
     elif isinstance(mechanism, Exponential):
-        for span in np.linspace(2.0, _FAR, 3):  # the worst choice comes first: it is in a tail
-            utilities = np.linspace(0.0, span / mechanism.epsilon, _CHOICES) * size
-            drawn = [mechanism.sample(utilities, size, rng) for _ in range(_ASKED)]
-            found = [uniform_of(release, utilities, each, rng) for each in drawn]
-            seen.append(np.array([each for each in found if each is not None]))
+        with naming("Exponential itself"):
+            for logs, times in _LOGS:
+                utilities = logs / mechanism.epsilon * size
+                drawn = [mechanism.sample(utilities, size, rng) for _ in range(times)]
+                counted, law = np.bincount(drawn, minlength=len(logs)), scipy.special.softmax(logs)
+                if len(counted) > len(law) or against_law(counted, law, alarm / len(_LOGS)):
+                    raise LawError(f"{len(law)} choices come {counted.tolist()} times")
     elif isinstance(mechanism, Noise):
         for each in _values_for(mechanism, size, rng):
             one = uniform_of(release, each, mechanism.sample(each, size, rng), rng)

@@ -21,7 +21,7 @@ from shuffle_sim.privacy.sparse_vector import SHARE, AboveThreshold
 from shuffle_sim.protocol.release import Release, Sensitivity, Statistic
 from shuffle_sim.sampling import randomness
 
-from .mechanisms import MECHANISMS, VALUES, multiples_of_three
+from .mechanisms import MECHANISMS, VALUES, multiples_of_three, rounded_gumbel
 
 
 def first_noise_again(patch):
@@ -346,6 +346,7 @@ CURATED: dict[str, tuple[Any, Callable[[Any], object] | None, str]] = {
     "even integers": (_with(GridLaplace(0.5, 3)), even_integers, ALONE),
     "tails drawn again": (Thrice, tails_redrawn, FRESH),
     "scores by more": (Chooses, scores_by_more, ALONE),
+    "choices nearly alike": (Chooses, rounded_gumbel, ALONE),
     "never the worst": (Chooses, never_the_worst, ALONE),
     "bare where values are large": (Thrice, _bare(lambda x, size: np.abs(x) > 20 * size), ALONE),
     "bare where all are large": (Thrice, _bare(lambda x, _: np.abs(x).min() > 5), ALONE),

@@ -5,7 +5,7 @@ import scipy
 
 from shuffle_sim.execution import curator
 from shuffle_sim.privacy import discrete
-from shuffle_sim.privacy.mechanisms import Gaussian
+from shuffle_sim.privacy.mechanisms import Exponential, Gaussian
 from shuffle_sim.sampling import randomness
 
 
@@ -56,6 +56,16 @@ def _bare(where):
 def multiples_of_three(patch):
     true = discrete.draw
     patch.setattr(discrete, "draw", lambda *given: [round(x / 3) * 3 for x in true(*given)])
+
+
+def rounded_gumbel(patch):
+    """Choices of nearly equal scores: the first of them is taken."""
+
+    def sample(self, value, sensitivity, rng):
+        scores = self.epsilon * (value - np.max(value)) / sensitivity
+        return int(np.argmax(np.round(scores + rng.gumbel(size=len(value)), 1)))
+
+    patch.setattr(Exponential, "sample", sample)
 
 
 MECHANISMS = {
