@@ -74,7 +74,9 @@ class Series:
         return found, variance
 
 
-def check_repeats(values: Sequence[Ints], collision: float, alarm: float, what: str) -> None:
+def check_repeats(
+    values: Sequence[NDArray[np.integer]], collision: float, alarm: float, what: str
+) -> None:
     """No window of independent draws comes twice, wherever it stands.
 
     Args:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 _HUGE, _PIECES = (10**9 - 7, 12 * 10**8), 60  # places of a pool, on both sides of numpy's limit
 _EACH = 8  # words of a user
+_FEWEST, _SHOWN = 40, 12_000  # rounds of few users; their labels in all rounds, beyond these
 _ORDERS = 1 << 11  # of small pools, two by two
 _PARTS, _LAGGED = 4096, 1 << 20  # of a view of several chunks; its bits that are compared
 _LONG = 1 << 17  # messages above which a permutation is compiled
@@ -187,14 +188,14 @@ def _views(bench: "Bench") -> Iterator[tuple[str, View, Randomizer, int, int]]:
         own = WordTags(1, 1 << 20, max(1, min(_EACH, own.per_label)))
     few = max(4, min(16, bench.spec.cohort.size))
     many = int(min(max(few, bench.spec.cohort.size), max(few, 2e5 // own.report_messages)))
-    asked = max(bench.shards, 1)
+    asked, room = max(bench.shards, 1), max(_FEWEST, _SHOWN // own.alphabet.labels)
     for shards in sorted({1, 2, asked}):
         yield (
             f"the run's, {shards} shard(s)",
             Viewer(bench, own, few, shards, KERNELS[0]),
             own,
             few,
-            400 if shards > 1 else 150,
+            min(room, 400 if shards > 1 else 150),
         )
         yield (
             f"the run's, {shards} shard(s), all users",

@@ -1,12 +1,14 @@
 """Bounds of the false alarm, exactly: over all that can be drawn; and defects that are caught."""
 
 import math
+import tracemalloc
 from itertools import product
 
 import numpy as np
 import pytest
 from scipy import stats
 
+from shuffle_sim.auditing.arrangements import check_bits
 from shuffle_sim.auditing.conformance import LawError, check_pmf, check_same_law
 from shuffle_sim.auditing.drawing import _modulo
 from shuffle_sim.auditing.evidence import (
@@ -105,3 +107,22 @@ def test_planted_laws_are_caught():
         check_same_law(drawn, other)
     with pytest.raises(ValueError, match="add up"):
         check_pmf(drawn, law * 0.9)
+
+
+def test_views_of_many_labels_are_compared_in_little_memory():
+    rng, rounds, labels = np.random.default_rng(4), 100, 400
+    views = rng.permuted(np.tile(np.arange(16, dtype=np.uint8) % 2, (rounds * labels, 1)), axis=1)
+    tracemalloc.start()
+    check_bits(views, [8] * len(views), 1e-6)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 5e8  # all pairs would take 13 GB
+
+
+@pytest.mark.parametrize("labels", [1, 400])
+def test_orders_that_come_twice_are_caught_with_one_label_and_with_many(labels):
+    rng, rounds = np.random.default_rng(5), 200
+    drawn = rng.permuted(np.tile(np.arange(64) % 2, (rounds // 2 * labels, 1)), axis=1)
+    twice = np.repeat(drawn.reshape(-1, labels, 64), 2, axis=0).reshape(-1, 64).astype(np.uint8)
+    with pytest.raises(LawError):
+        check_bits(twice, [32] * len(twice), 1e-6)
