@@ -4,6 +4,7 @@ Searched data are spread over the range, or are categories, and who has none. Be
 are watched, the one that a datum sends most is looked at, which is found on other draws.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,13 +15,15 @@ from shuffle_sim.arrays import Floats, dense
 from shuffle_sim.auditing.company import Company
 from shuffle_sim.auditing.conformance import LawError
 from shuffle_sim.auditing.joint import JointLaw
-from shuffle_sim.auditing.scores import judge, scored, stacked
+from shuffle_sim.auditing.scores import judge, scored, stacked, summed
 from shuffle_sim.protocol.randomizer import Randomizer
-from shuffle_sim.wire.messages import Messages
+from shuffle_sim.wire.messages import Messages, Tally
 
 _DRAWS, _FEWER, _FOUND = 1000, 300, 20  # reports on a datum, and to find its most frequent word
+_TALLIES, _LONGEST = 100, 5000  # tallies of users who hold a datum; outcomes of one
 _NEIGHBOURS = 5  # numbers that are judged together
 _DATA, _SLOW, _WORDS = 300, 60, 5e6  # data; of reports that are drawn one by one; words of all
+_ROUNDS, _EVERY = 200, 5e7  # in which each category is held once; their words
 _DEFINED = 8000  # reports by the definition
 _OUTSIDE = -1e18, -2.0, -0.5, 0.5, 1e9, 1e18  # numbers that are no category
 
@@ -91,27 +94,74 @@ class WordData(Company):
         draws = _FEWER if slow else _DRAWS
         room = _WORDS / draws / self.randomizer.usual_messages
         data = self._sought(rng, max(8, int(min(_SLOW if slow else _DATA, room))))
-        reports: Any = self.randomizer.reports
         tests = []
         for x in data:
-            shown = reports(self.shaped(np.repeat(x[None], _FOUND, axis=0)), rng).tally()
-            sums = shown.sums if shown.words is None else shown.dense(self.symbols)
+            few, rows = (self.shaped(np.repeat(x[None], size, axis=0)) for size in (_FOUND, draws))
+            sums = self._dense(self.randomizer.reports(few, rng).tally())
             # Found on other draws: chosen on these, its count would be too high.
             words = np.append(self.watched, int(np.argmax(sums)))
-            sent = reports(self.shaped(np.repeat(x[None], draws, axis=0)), rng)
-            for word, seen in zip(words.tolist(), self.counted(sent, words).T, strict=True):
-                tests.append(scored(seen, self.said(x, word)))
-        found, means, variances = (each.reshape(len(data), -1, 2) for each in stacked(tests))
-        judge(found, means, variances, self.alarm / 2, "datum that was searched, word, score")
+            laws = [self.said(x, word) for word in words.tolist()]
+            for seen, users in self._sampled(rows, words, max(map(len, laws)), rng):
+                each = (law if users == 1 else summed([(law, users)]) for law in laws)
+                tests += [scored(*both) for both in zip(seen.T, each, strict=True)]
+        found, means, variances = (
+            each.reshape(len(data), -1, len(words), 2) for each in stacked(tests)
+        )
+        what = "datum that was searched, way to draw, word, score"
+        judge(found, means, variances, self.alarm / 2, what)
+        if self.of_bins and self.symbols == self.randomizer.bins:
+            self._every(rng)
         if self.of_balls and data.shape[1] == 1:
             order = np.argsort(data[:, 0])
             sums, expected, spread = (
                 # Without the word that each datum has chosen: those differ.
-                sliding_window_view(each[order, :-1], _NEIGHBOURS, axis=0).sum(axis=-1)
+                sliding_window_view(each[order, 0, :-1], _NEIGHBOURS, axis=0).sum(axis=-1)
                 for each in (found, means, variances)
             )
             what = "data next to each other, word, score"
-            judge(sums, expected, spread, self.alarm / 2, what)
+            judge(sums, expected, spread, self.alarm / 4, what)
+
+    def _every(self, rng: np.random.Generator) -> None:
+        """Users of whom each holds another category: how often each sends its own."""
+        made: Any = self.randomizer
+        rounds = int(min(_ROUNDS, _EVERY / self.symbols / made.usual_messages))
+        if rounds < 2:
+            return
+        held = np.arange(self.symbols)
+        held = held[dense(made.admit(held.astype(float))[0]) == held]
+        rows, users, seen = held.astype(float), np.arange(len(held)), [list[Any](), list[Any]()]
+        for _ in range(rounds):
+            sent = made.reports(rows, rng)
+            if made.view == "sums":
+                seen[0].append(self.by_label(sent)[users, held])
+                seen[1].append(made.counts(rows, rng)[users, held].astype(np.int64))
+            else:
+                own = np.repeat(users, sent.each)
+                mine = own[sent.words == held[own]]
+                seen[0].append(np.bincount(mine, minlength=len(held)))
+        laws = [self.said(np.array([each]), int(each)) for each in rows]
+        tests = [
+            scored(one, law)
+            for way in seen
+            if way
+            for one, law in zip(np.array(way).T, laws, strict=True)
+        ]
+        judge(*stacked(tests), self.alarm / 4, "category, of which each user holds another, score")
+
+    def _sampled(
+        self, rows: Floats, words: NDArray[np.int64], outcomes: int, rng: np.random.Generator
+    ) -> Iterator[tuple[NDArray[np.int64], int]]:
+        """How often users send some words, in every way that it is drawn; and users of a number."""
+        made: Any = self.randomizer
+        yield self.counted(made.reports(rows, rng), words), 1
+        if made.view == "sums":
+            yield made.counts(rows, rng)[:, words].astype(np.int64), 1
+        users = max(1, min(len(rows) // _TALLIES, _LONGEST // outcomes))
+        parts = (rows[users * place :][:users] for place in range(_TALLIES))
+        yield np.stack([self._dense(made.tallied(each, rng))[words] for each in parts]), users
+
+    def _dense(self, tally: Tally) -> NDArray[np.int64]:
+        return tally.sums if tally.words is None else tally.dense(self.symbols)
 
     def _sought(self, rng: np.random.Generator, many: int) -> Floats:
         """Data as they are admitted, (data, size)."""
@@ -123,5 +173,5 @@ class WordData(Company):
         if not self.of_bins:
             return self.inside
         bins = int(self.randomizer.bins)
-        asked = np.unique(rng.integers(0, bins, many)).astype(float)
-        return np.asarray(dense(self.randomizer.admit(asked)[0]), np.float64)[:, None]
+        asked = np.arange(bins) if bins <= many else np.unique(rng.integers(0, bins, many))
+        return np.asarray(dense(self.randomizer.admit(asked.astype(float))[0]), np.float64)[:, None]

@@ -247,8 +247,7 @@ class WordChecks(WordData):
             for frame in frames:
                 read = self._read(frame)
                 tally = read if isinstance(read, Tally) else read.tally()
-                sums = tally.sums if tally.words is None else tally.dense(self.symbols)
-                seen[index] += sums[self._words]
+                seen[index] += self._dense(tally)[self._words]
         return seen
 
     def _agrees(self, seen: NDArray[np.int64], law: Floats, alarm: float, what: str) -> None:

@@ -125,6 +125,24 @@ class TwiceTold(Response):
         return super().tallied(xs, rng) + Tally.counted(dense(xs).astype(np.int64), reports=0)
 
 
+class OneCategorySure(Unary):
+    """Of one category in hundreds the bit is always sent."""
+
+    def counts(self, xs, rng):
+        sent = super().counts(xs, rng)
+        sent[np.flatnonzero(dense(xs) == 137), 137] = 1
+        return sent
+
+
+class OneCategoryTrue(Response):
+    """Of one category in hundreds the truth is told, where many are counted at once."""
+
+    def tallied(self, xs, rng):
+        sure = dense(xs) == 137
+        true = Tally.counted(dense(xs)[sure].astype(np.int64), reports=int(sure.sum()))
+        return super().tallied(xs[~sure], rng) + true
+
+
 class SameLies(Response):
     """The same coins in every round."""
 

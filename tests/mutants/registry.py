@@ -266,6 +266,8 @@ def _of_words() -> Iterator[Mutant]:
         ("fixed-blanket", c.LateWordsBare, "users_law", {"categories": 200}),
         ("unary", c.OneCoinForBits, "users_law", {}),
         ("response", c.TwiceTold, "aggregate_law", {}),
+        ("unary", c.OneCategorySure, "search", {"categories": 300, "n": 5000}),
+        ("response", c.OneCategoryTrue, "search", {"categories": 300, "n": 5000}),
         ("response", c.SameLies, "rounds", {}),
         ("response", c.Boasts, "message", {}),
         *edges.WORDS,
