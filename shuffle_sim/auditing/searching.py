@@ -119,8 +119,12 @@ class Searches(Bench):
         ways[axes, ends // 2] = 1 - 2 * (ends % 2)
         ways /= np.linalg.norm(ways, axis=1, keepdims=True)
         # All distances from the edge alike, by powers of ten: a defect may be as narrow.
-        near = 1 - 10 ** rng.uniform(-7, -0.5, many)
-        share = np.where(rng.random(many) < 0.6, near, rng.random(many))
+        close, powers = rng.random(many) < 0.6, rng.uniform(-7, -0.5, many)
+        for group in (along & close, ~along & close):  # spread evenly: none is left out by chance
+            size = int(group.sum())
+            powers[group] = -7 + 6.5 * (rng.permutation(size) + rng.random(size)) / max(1, size)
+        near = 1 - 10**powers
+        share = np.where(close, near, rng.random(many))
         share[rng.random(many) < 0.1] = 1.0
         middling = rng.random(many) < 0.1
         share[middling] = 10 ** rng.uniform(-7, -0.5, middling.sum())
