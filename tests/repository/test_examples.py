@@ -131,6 +131,16 @@ def test_records_of_a_person_help_where_the_center_is_carried(printed):
 
 
 @pytest.mark.full
+def test_batches_of_persons_keep_their_bounds(printed):
+    words = "batches", "--quick", "--seeds", "2"
+    lines = printed("persons.py", *words).splitlines()
+    found = [re.search(r"(\w+): bound ([\d.]+), measured ([\d.e-]+)", line) for line in lines]
+    kinds = {each[1]: (float(each[2]), float(each[3])) for each in found}
+    assert kinds["once"][0] < kinds["all"][0] / 8
+    assert all(0 < measured < bound for bound, measured in kinds.values())
+
+
+@pytest.mark.full
 def test_real_tables_are_scored_beside_baselines(printed):
     """Breast cancer ships with scikit-learn: one split at epsilon 4."""
     words = "--tables", "breast-cancer", "--splits", "1", "--epsilons", "4"
