@@ -19,7 +19,8 @@ from shuffle_sim.wire.frames import Context, Frame, Kind
 from shuffle_sim.wire.sealing import BOX_ID, KEY_ID, KeyPair, Purpose, Sealer, verified
 
 SEALS = 400  # boxes of one plaintext
-_PLAIN = bytes(48)
+_FRESH = 1 << 12  # keys, and boxes, of which no two are the same
+_PLAIN, _UNEVEN = bytes(48), bytes(range(48))
 
 
 def check_runs(runs: Sequence[Watched], randomizer: Randomizer, alarm: float) -> None:
@@ -90,6 +91,7 @@ def check_sealing(alarm: float) -> None:
     Raises:
         LawError: boxes of one plaintext agree, or something opens that was made for another.
     """
+    _check_fresh()
     for purpose in Purpose:
         own, to, context = KeyPair(), KeyPair(), Context(bytes(range(16)), 3, bytes(range(32)))
         sealer = Sealer(own.public, purpose, context)
@@ -103,6 +105,22 @@ def check_sealing(alarm: float) -> None:
             with suppress(FrameError):
                 step()
                 raise LawError(f"{purpose.value.decode()}: {what} is taken")
+
+
+def _check_fresh() -> None:
+    """Keys and boxes are never drawn from few seeds; no box tells by its size what it holds."""
+    keys = [KeyPair().public for _ in range(_FRESH)]
+    sealer = Sealer(keys[0], next(iter(Purpose)), Context(bytes(16), 0, bytes(32)))
+    drawn = {
+        "keys to seal to": [each.sealing for each in keys],
+        "keys to verify with": [each.signing for each in keys],
+        "boxes": [sealer.seal(_PLAIN)[:BOX_ID] for _ in range(_FRESH)],
+    }
+    for what, each in drawn.items():
+        if len(set(each)) < len(each):
+            raise LawError(f"of {len(each):,} {what} two are the same")
+    if len({len(sealer.seal(each)) for each in (_PLAIN, _UNEVEN)}) > 1:
+        raise LawError("the size of a box tells what it holds")
 
 
 def _wrong(

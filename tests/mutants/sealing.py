@@ -2,6 +2,8 @@
 
 import hashlib
 import os
+import secrets
+import zlib
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
@@ -86,7 +88,59 @@ def signatures_for_anybody(patch):
     patch.setattr(sealing, "_signed", lambda content, *_: content)
 
 
+def _of_few_seeds():
+    """One of 2^16 keys."""
+    return hashlib.sha256(secrets.token_bytes(2)).digest()
+
+
+def keys_of_few_seeds(patch):
+    """A role's key is one of 2^16."""
+    true = sealing.KeyPair.__init__
+
+    def init(self):
+        true(self)
+        self._sealing = X25519PrivateKey.from_private_bytes(_of_few_seeds())
+        sealed_to = self._sealing.public_key().public_bytes_raw()
+        self.public = sealing.PublicKeys(sealed_to, self.public.signing)
+
+    patch.setattr(sealing.KeyPair, "__init__", init)
+
+
+class _FewKeys(_Unauthentic):
+    """Authentic boxes, each under one of 2^16 keys."""
+
+    def encrypt(self, plaintext, key, info):
+        front = _of_few_seeds()[:31] + b"\0"
+        mask = hashlib.shake_128(front).digest(len(plaintext))
+        body = bytes(a ^ b for a, b in zip(plaintext, mask, strict=True))
+        return front + body + hashlib.sha256(front + body + info).digest()[:16]
+
+    def decrypt(self, box, key, info):
+        if hashlib.sha256(box[:-16] + info).digest()[:16] != box[-16:]:
+            raise ValueError("not authentic")
+        return super().decrypt(box, key, info)
+
+
+def boxes_of_few_seeds(patch):
+    """A box's own key is one of 2^16."""
+    patch.setattr(sealing, "_SUITE", _FewKeys())
+
+
+def boxes_compressed(patch):
+    """What is even takes fewer bytes."""
+    seal, open_box = sealing.Sealer.seal, sealing.KeyPair.open
+    patch.setattr(sealing.Sealer, "seal", lambda self, text: seal(self, zlib.compress(text)))
+
+    def opened(self, box, purpose, context):
+        return zlib.decompress(open_box(self, box, purpose, context))
+
+    patch.setattr(sealing.KeyPair, "open", opened)
+
+
 PLANTS = (
+    keys_of_few_seeds,
+    boxes_of_few_seeds,
+    boxes_compressed,
     boxes_by_plaintext,
     one_key_for_all,
     keystream_again,
