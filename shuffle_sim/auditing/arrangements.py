@@ -18,7 +18,7 @@ BLOCKS = 4
 """Of users, so that blocks are mixed, too."""
 _CELLS = 16  # of places
 _EDGE = 16  # bits at each end of a view, looked at one by one
-_VIEWS, _LABELS = 2_000, 500  # that are compared two by two
+_VIEWS = 2_000  # that are compared two by two
 _LARGEST_LAW = 4000  # messages whose half is compared with its law
 View = Callable[[int, Messages], list[NDArray[np.integer]]]
 """Round, and reports -> the symbols in the view, label by label."""
@@ -64,8 +64,9 @@ def check_bits(views: NDArray[np.uint8], ones: Sequence[int], alarm: float) -> N
     if size < 16 or not mixed.size:
         return
     # Two by two a protocol of many labels has too many: the first ones, and some of all rounds.
-    few = min(mixed.size, _VIEWS // 2)
-    mixed = np.union1d(mixed[:few], mixed[np.linspace(0, mixed.size - 1, few).astype(int)])
+    if mixed.size > _VIEWS:
+        few = np.linspace(0, mixed.size - 1, _VIEWS // 2).astype(int)
+        mixed = np.union1d(mixed[: _VIEWS // 2], mixed[few])
     # Given their number, independent bits are a uniform arrangement; it has that number with
     # probability 1/(4 sqrt(size)) or more. So bounds for independent bits hold, times 16 size for
     # two views.
@@ -136,18 +137,17 @@ def _ranks(size: int, ones: int) -> tuple[Floats, float]:
 
 def _check_labels(halves: Floats, size: Ints, ones: Ints, alarm: float) -> None:
     """Orders under two labels are independent: ones in the first halves, (rounds, labels)."""
-    labels = min(halves.shape[1], _LABELS)
+    labels = halves.shape[1]
     if labels < 2 or size.max() > _LARGEST_LAW:
         return
-    halves = halves[:, :labels]
     scaled, variance = np.zeros(halves.shape), np.zeros(halves.shape)
     for index, label in np.ndindex(*halves.shape):
         ranks, spread = _ranks(int(size[label]), int(ones[index, label]))
         scaled[index, label] = ranks[min(int(halves[index, label]), len(ranks) - 1)]
         variance[index, label] = spread
     one, other = np.triu_indices(labels, 1)
-    seen = (scaled[:, one] ** 2 * variance[:, other]).sum(axis=0)
-    check_products((scaled[:, one] * scaled[:, other]).sum(axis=0), seen, alarm, "two labels")
+    seen = ((scaled**2).T @ variance)[one, other]
+    check_products((scaled.T @ scaled)[one, other], seen, alarm, "two labels")
 
 
 _SHARES = 0.5, 0.37, 0.25, 0.9, 0.04

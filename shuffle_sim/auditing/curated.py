@@ -43,8 +43,8 @@ from shuffle_sim.protocol.release import CentralAlgorithm, Release
 from shuffle_sim.sampling.randomness import GENERATORS
 
 _SECONDS = 1.0
-"""Of the clock for runs, and as much for the neighbours; sixty times as much if thorough. Runs of
-other processes take none of this one's processor time."""
+"""Of the clock for runs, which may be in other processes; of this one's processor for neighbours.
+Sixty times as much if thorough."""
 _FEWEST, _MOST = 12, 600  # runs
 _NEAR = 1e-11  # standardised draws that are so near are one
 _STATES = 60  # at which neighbours are compared
@@ -177,7 +177,7 @@ class Runs:
             LawError: naming the release.
             UncheckedError: a norm in which distances are not computed.
         """
-        base, began, known = self._population(self._first), time.perf_counter(), True
+        base, began, known = self._population(self._first), time.process_time(), True
         answered = [(place, each) for found in self.runs[:4] for place, each in enumerate(found)]
         if len(answered) > _STATES:
             kept = np.linspace(0, len(answered) - 1, _STATES).astype(int)
@@ -187,7 +187,7 @@ class Runs:
             for (place, each), value in zip(answered, values, strict=True):
                 with naming(f"release {place}"):
                     known &= check_distance(each.release, value, value_of(each.release, population))
-                if time.perf_counter() - began > self._seconds:
+                if time.process_time() - began > self._seconds:
                     return
         if not known:
             raise UncheckedError("a distance of functions, whose norm is not computed")
