@@ -14,7 +14,6 @@ import numpy as np
 
 from protocols import CentralSum
 from protocols.learning.training import Trainer
-from shuffle_sim.arrays import Floats
 from shuffle_sim.auditing import audit_central
 from shuffle_sim.auditing.asked import Asked
 from shuffle_sim.auditing.bench import LAW, of_categories
@@ -75,21 +74,11 @@ def of_curator(name: str) -> dict[str, Any]:
                 if (loss, more) == (LOSSES[-1], MORE[-1]):
                     raise error from None
         tables = trainer.neighbours(USERS)
-        if records is not None:  # all records of a person move
-            tables = {
-                which: (_persons(first, records), _persons(second, records))
-                for which, (first, second) in tables.items()
-            }
     found = {
         which: audit_central(made, *pair, repeats=REPEATS, seed=1) for which, pair in tables.items()
     }
     which, best = max(found.items(), key=lambda each: each[1].empirical)
     return {"proven": best.claimed, "empirical": best.empirical, "tables": which}
-
-
-def _persons(rows: Floats, records: int) -> Floats:
-    """With each row so many times, as a person's."""
-    return np.repeat(rows[:, None], records, axis=1)
 
 
 def rows(names: list[str]) -> Iterator[dict[str, Any]]:

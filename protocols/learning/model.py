@@ -181,8 +181,14 @@ class Model:
         return self.problem.lipschitz < self.loss.lipschitz(self.problem.domain.radius)
 
     def neighbours(self, n: int) -> dict[str, tuple[Floats, Floats]]:
-        """Tables of n rows that differ in one, by name, for audits."""
-        return instances.neighbours(integer("n", n), self.d)
+        """Tables of n rows or persons that differ in one, by name, for audits."""
+        found = instances.neighbours(integer("n", n), self.d)
+        if (many := self.records) is None:
+            return found
+        return {
+            name: (np.repeat(one[:, None], many, axis=1), np.repeat(other[:, None], many, axis=1))
+            for name, (one, other) in found.items()
+        }
 
     def risk(self, theta: Floats, rows: Floats) -> float:
         """The mean loss, without any ridge."""

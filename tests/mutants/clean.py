@@ -107,10 +107,7 @@ CLEAN: dict[str, Made] = {name: (make, {}) for name, make in PROTOCOLS.items()} 
 def _curated(name: str, n: int = _USERS, **given: Any) -> tuple[Any, Any, Any]:
     """A curator's algorithm, and two tables that differ in one row or person."""
     trainer = _trainer("algorithm", name, **given)
-    first, second = trainer.neighbours(n)["opposite"]
-    if trainer.unit is Unit.PERSON:
-        first, second = (np.repeat(each[:, None], _RECORDS, axis=1) for each in (first, second))
-    return trainer.central(name, n), first, second
+    return trainer.central(name, n), *trainer.neighbours(n)["opposite"]
 
 
 def _central_sum() -> tuple[Any, Any, Any]:
