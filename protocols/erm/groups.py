@@ -1,5 +1,6 @@
 """The worst mixture of groups: a saddle problem whose opponent weights them."""
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -15,6 +16,8 @@ from protocols.problems.linear_loss import LinearLoss
 from protocols.problems.loss import OfLoss, refuse_rows
 from shuffle_sim.arrays import Floats, Scaled, Values
 from shuffle_sim.errors import ParameterError, integer, positive
+
+_GRID = 1001  # margins of a loss
 
 
 @dataclass(frozen=True)
@@ -88,10 +91,12 @@ class Mixture(Payoff):
 
     def steepness(self, radius: float) -> Steepness:
         heavy, inner = max(self.weights), self.loss.loss
-        own, most = heavy * inner.lipschitz(radius), heavy * _largest(inner, radius)
-        # Losses are not negative and stand in their groups' coordinates: two groups' cannot cancel.
-        apart = np.sqrt(2) * most
-        return Steepness(own, most, heavy * (inner.smoothness() or 0.0), own, 0.0, apart)
+        own, (low, high) = heavy * inner.lipschitz(radius), _extremes(inner, radius)
+        # Losses stand in their groups' coordinates: of one group their difference counts, of two
+        # both sizes.
+        other = heavy * max(-low, high)
+        apart = heavy * max(high - low, math.sqrt(2) * max(-low, high))
+        return Steepness(own, other, heavy * (inner.smoothness() or 0.0), own, 0.0, apart)
 
     def payoffs(self, w: Floats, v: Floats, rows: Floats) -> Floats:
         return self._factors(v, rows) * self.loss.values(w, rows)
@@ -122,17 +127,28 @@ class Mixture(Payoff):
         own = heavy * gradient_rounding(n, d, slope, 0.0, 0.0, norm)
         own += gradient_rounding(1, d, slope, heavy * beta, ridge, norm)
         # n roundings of a sum, and what the margins are off by.
-        losses = (n + 16) * _largest(inner, norm) + (d + 2) * slope * norm
+        losses = (n + 16) * max(map(abs, _extremes(inner, norm))) + (d + 2) * slope * norm
         return own, 2 * UNIT * (heavy * losses + 4 * price)
 
     def _factors(self, v: Floats, rows: Floats) -> Floats:
         return np.asarray((v * np.array(self.weights))[rows[:, -1].astype(int)])
 
 
-def _largest(loss: LinearLoss, radius: float) -> float:
-    """The largest loss of a row where ||w|| <= radius; labels -1 and +1."""
-    reach = loss.features * radius
-    return float(loss.value(np.array([-reach, reach]), np.ones(2)).max())
+def _extremes(loss: LinearLoss, radius: float) -> tuple[float, float]:
+    """Bounds of a row's loss where ||w|| <= radius; labels -1 and +1."""
+    reach, low, high = loss.features * radius, math.inf, -math.inf
+    if math.isinf(reach):
+        return -math.inf, math.inf
+    margins, step = np.linspace(-reach, reach, _GRID, retstep=True)
+    for label in (-1.0, 1.0):
+        labels = np.full(_GRID, label)
+        values, slopes = loss.value(margins, labels), loss.derivative(margins, labels)
+        # Convex: the largest is at an end, and none is below the tangents. Where all slopes have
+        # one sign the least is at an end, too.
+        turns = slopes.min() < 0 < slopes.max()
+        below = values - step * np.abs(slopes) if turns else values
+        low, high = min(low, float(below.min())), max(high, float(values.max()))
+    return low, high
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,10 @@ from numpy.typing import NDArray
 
 from protocols.erm.objective import UNIT, gradient_rounding, mean_of_rows
 from protocols.problems.domains import Domain
-from protocols.problems.loss import ROUNDING, Loss
+from protocols.problems.held import SLACK, at_most, chord, of_length, pairs
+from protocols.problems.loss import Loss
 from shuffle_sim.arrays import Floats, Values
 from shuffle_sim.errors import ParameterError
-
-_PAIRS, _FAR = 8, 1e3
-_SLACK = 1e-6  # of what quotients of doubles lose, which must not refute a true payoff
 
 
 @dataclass(frozen=True)
@@ -107,7 +105,7 @@ class Payoff(Loss):
         return self.steepness(np.inf).curved
 
 
-def hold_to_constants(game: Payoff, rows: NDArray[Any], d: int, radius: float) -> None:
+def hold_to_slopes(game: Payoff, rows: NDArray[Any], d: int, radius: float) -> None:
     """Hold what a payoff states against its rows, at public points; no proof, as points are few.
 
     Args:
@@ -119,73 +117,38 @@ def hold_to_constants(game: Payoff, rows: NDArray[Any], d: int, radius: float) -
     Raises:
         ParameterError: `loss`, and what is not as stated.
     """
-    rng = np.random.default_rng(0)
-    for pair in range(_PAIRS):
-        # Far pairs show slopes, near ones curvature.
-        apart = (1.0, 1e-2)[pair % 2]
-        w, step = (_of_length(rng, d, min(radius, _FAR)) for _ in range(2))
-        v = game.opponent.project(_of_length(rng, game.opponent.d, game.opponent.radius))
-        w_near = w + apart * (step - w)
-        v_near = v + apart * (game.opponent.center - v)
-        _hold_between(game, rows, (w, v), (w_near, v_near), min(radius, _FAR))
+    rng, steep, opponent = np.random.default_rng(0), game.steepness(radius), game.opponent
+    for w, after, share in pairs(rng, d, radius):
+        v = opponent.project(of_length(rng, opponent.d, opponent.radius))
+        up = v + share * (opponent.center - v)
+        own, other = game.row_slopes(w, v, rows)
+        if own.shape != (len(rows), len(w)) or other.shape != (len(rows), len(v)):
+            shapes = f"of row_slopes of shapes (n, {len(w)}) and (n, {len(v)})"
+            raise ParameterError("loss", game, f"{shapes}, not {own.shape} and {other.shape}")
+        at_most(game, _norms(own), steep.own, "no steeper in w")
+        at_most(game, _norms(other), steep.other, "no steeper in v")
+        apart = _norms(other - np.roll(other, 1, axis=0))
+        at_most(game, apart, steep.differ, "of slopes in v no farther apart")
+        h = game.payoffs(w, v, rows)
+        moved, crossed = game.row_slopes(after, v, rows)
+        bounds = steep.curved, game.strong_convexity()
+        end = game.payoffs(after, v, rows), moved
+        chord(game, after - w, (h, own), end, bounds, "convex in w")
+        _hold_crossed(game, steep, crossed - other, after - w)
+        crossed, moved = game.row_slopes(w, up, rows)
+        bounds = steep.bent, game.strong_concavity()
+        end = -game.payoffs(w, up, rows), -moved
+        chord(game, up - v, (-h, -other), end, bounds, "concave in v")
+        _hold_crossed(game, steep, crossed - own, up - v)
 
 
-def _of_length(rng: np.random.Generator, d: int, most: float) -> Floats:
-    """A random direction; half of them as long as they may be."""
-    drawn = rng.normal(size=d)
-    length = most if rng.random() < 0.5 else most * rng.random()
-    return np.asarray(drawn * (length / np.linalg.norm(drawn)))
+def _norms(slopes: Floats) -> Floats:
+    return np.asarray(np.linalg.norm(slopes, axis=1))
 
 
-def _hold_between(
-    game: Payoff,
-    rows: NDArray[Any],
-    here: tuple[Floats, Floats],
-    there: tuple[Floats, Floats],
-    radius: float,
-) -> None:
-    """Of two points: w moves, then v."""
-    steep, (w, v), (after, up) = game.steepness(radius), here, there
-    (own, other), h = game.row_slopes(w, v, rows), game.payoffs(w, v, rows)
-    if own.shape != (len(rows), len(w)) or other.shape != (len(rows), len(v)):
-        shapes = f"of row_slopes of shapes (n, {len(w)}) and (n, {len(v)})"
-        raise ParameterError("loss", game, f"{shapes}, not {own.shape} and {other.shape}")
-    differ = np.linalg.norm(other - np.roll(other, 1, axis=0), axis=1)
-    most = [
-        (np.linalg.norm(own, axis=1), steep.own, "no steeper in w"),
-        (np.linalg.norm(other, axis=1), steep.other, "no steeper in v"),
-        (differ, steep.differ, "of slopes in v no farther apart"),
-    ]
-    for moved, signed, at, curved, strong, words in (
-        (after - w, 1.0, (after, v), steep.curved, game.strong_convexity(), "convex in w"),
-        (up - v, -1.0, (w, up), steep.bent, game.strong_concavity(), "concave in v"),
-    ):
-        far = float(np.linalg.norm(moved))
-        if not far:
-            continue
-        slopes, values = game.row_slopes(*at, rows), game.payoffs(*at, rows)
-        mine, others = (0, 1) if signed > 0 else (1, 0)
-        first, last = (own, other)[mine], slopes[mine]
-        turned, crossed = last - first, slopes[others] - (own, other)[others]
-        size = 1 + float(max(np.abs(first).max(), np.abs(last).max()))
-        slack = _SLACK * (size * far + np.abs(h) + np.abs(values))
-        most += [
-            (
-                np.linalg.norm(turned, axis=1) / far - _SLACK * size,
-                curved,
-                f"where {words} no more curved",
-            ),
-            (
-                np.linalg.norm(crossed, axis=1) / far - _SLACK * size,
-                steep.cross,
-                "of slopes that the other player moves no more",
-            ),
-        ]
-        # Convex: no chord's slope is below that at its start, or above that at its end.
-        rise, gain = signed * (values - h), strong / 2 * far**2
-        start, end = signed * (first @ moved) + gain, signed * (last @ moved) - gain
-        if not np.all((rise >= start - slack) & (rise <= end + slack)):
-            raise ParameterError("loss", game, f"{words}, with row_slopes those of payoffs")
-    for found, stated, words in most:
-        if not np.all(found <= stated * ROUNDING):
-            raise ParameterError("loss", game, f"{words} than `steepness` states, {stated:g}")
+def _hold_crossed(game: Payoff, steep: Steepness, turned: Floats, moved: Floats) -> None:
+    """One player's slopes, as the other moves."""
+    if far := float(np.linalg.norm(moved)):
+        slack = SLACK * (1 + max(steep.own, steep.other))
+        words = "of slopes that the other player moves no more"
+        at_most(game, _norms(turned) / far - slack, steep.cross, words)

@@ -15,6 +15,7 @@ from protocols.erm.kinked import KinkedERM
 from protocols.erm.objective import Objective
 from protocols.erm.smooth import ERM, LinearERM, SoftmaxERM
 from protocols.problems.domains import Box, Domain, L2Ball, RealSpace, Simplex
+from protocols.problems.held import hold_to_constants
 from protocols.problems.linear_loss import LinearLoss
 from protocols.problems.loss import Loss
 from protocols.problems.multiclass import Softmax
@@ -103,6 +104,12 @@ class Risk:
         """L where ||w|| <= radius; infinite without a bound."""
         return self.loss.lipschitz(radius)
 
+    @cached_property
+    def swing(self) -> float:
+        """How far one row's loss moves over the domain, at most; infinite without a bound."""
+        domain = self.domain
+        return min(self.lipschitz * domain.diameter, self.loss.swing(domain.radius))
+
     @property
     def smoothness(self) -> float:
         """beta_0 of one row's loss; infinite for kinks."""
@@ -123,8 +130,10 @@ class Risk:
         return erm(self.loss, rows, self.ridge, self.domain)
 
     def check(self, rows: NDArray[Any]) -> None:
-        """Refuse rows for which the constants do not hold."""
+        """Refuse rows for which the constants do not hold, and a loss that is seen to be false."""
         self.loss.check(rows, self.d)
+        radius = self.domain.radius if self.domain.bounded else self.reach
+        hold_to_constants(self.loss, rows, self.d, radius)
 
 
 def erm(

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.erm.objective import UNIT, Objective
-from protocols.erm.payoff import Payoff, hold_to_constants
+from protocols.erm.payoff import Payoff, hold_to_slopes
 from protocols.erm.risk import Risk
 from protocols.problems.domains import Domain, RealSpace
 from protocols.problems.problem import minimiser_norm
@@ -275,5 +275,5 @@ class SaddleRisk(Risk):
 
     def check(self, rows: NDArray[Any]) -> None:
         """Refuse rows for which the constants do not hold, or are seen not to."""
-        super().check(rows)
-        hold_to_constants(self.game, rows, self.d, self.reach)
+        self.loss.check(rows, self.d)
+        hold_to_slopes(self.game, rows, self.d, self.reach)

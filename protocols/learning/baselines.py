@@ -143,6 +143,10 @@ class Baseline(CentralAlgorithm[Any]):
     def most_records(self) -> int:
         return self.optimiser.most_records
 
+    @property
+    def believed(self) -> tuple[str, ...]:
+        return self.optimiser.believed
+
     def check_records(self, records: NDArray[Any]) -> None:
         self.optimiser.check_records(records)
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from protocols.optimisation.choices import Choices
 from protocols.optimisation.setting import Setting
+from protocols.problems.held import hold_to_constants
 from protocols.problems.problem import Problem
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.population import Unit
@@ -56,6 +57,8 @@ class Calibrated(ABC):
     """Attributes of the `Setting` that may be given to `calibrated`."""
     bounded: ClassVar[bool] = True
     """Whether gradients must have a bound; else a clip is chosen by moments."""
+    rests_on_loss: ClassVar[bool] = False
+    """Whether privacy takes convexity or constants of the loss, where no clip enforces them."""
 
     @classmethod
     def calibrated(cls, *, n: int, problem: Problem, privacy: Privacy, **given: Any) -> Self:
@@ -188,6 +191,10 @@ class Optimiser(Calibrated, Algorithm[StateT, Any], Generic[StateT]):
         return ""
 
     @property
+    def believed(self) -> tuple[str, ...]:
+        return self.problem.loss.believed() if self.rests_on_loss else ()
+
+    @property
     def claims_sequential(self) -> bool:
         """Where users answer once, it claims so, and is held to it."""
         return self.rounds_per_user == 1
@@ -199,14 +206,17 @@ class Optimiser(Calibrated, Algorithm[StateT, Any], Generic[StateT]):
         shape = self.n, self.problem.loss.columns(self.problem.d)
         if rows.shape != shape:
             raise ParameterError("data.shape", rows.shape, str(shape))
-        self.problem.loss.check(rows, self.problem.d)
+        self.check_records(rows)
 
     @property
     def most_records(self) -> int:
         return self.problem.most_records
 
     def check_records(self, records: NDArray[Any]) -> None:
-        self.problem.loss.check(records, self.problem.d)
+        problem = self.problem
+        problem.loss.check(records, problem.d)
+        if self.believed:
+            hold_to_constants(problem.loss, records, problem.d, problem.size)
 
     def init(self) -> StateT:
         return self.init_at(self.problem.origin)

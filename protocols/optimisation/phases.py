@@ -313,6 +313,10 @@ class CuratedPhases(Phases, CentralAlgorithm[PhasedState]):
         every = [words for phase in self.phases for words in phase.assumptions]
         self.assumptions = tuple(dict.fromkeys(every))
 
+    @property
+    def believed(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(words for phase in self.phases for words in phase.believed))
+
 
 class Phased(Phases, Protocol[PhasedState]):
     """`Phases` that are run as a shuffle protocol: every phase is one."""

@@ -82,6 +82,10 @@ class Loss(ABC):
         """How far apart two rows' subgradients are at one theta, ||theta|| <= radius, at most."""
         return 2 * self.lipschitz(radius)
 
+    def swing(self, radius: float) -> float:
+        """How far one row's loss moves where ||theta|| <= radius, at most."""
+        return 2 * radius * self.lipschitz(radius)
+
     def pull(self) -> float:
         """sup of -<gradient, theta> over theta and rows; infinite where it is not known."""
         return math.inf
@@ -99,6 +103,13 @@ class Loss(ABC):
 
     def verify(self, radius: float) -> None:
         """Refuse a loss that is not what it states where ||theta|| <= radius; all pass here."""
+
+    def believed(self) -> tuple[str, ...]:
+        """What privacy takes from the author, in words: () of this package's losses."""
+        if type(self).__module__.partition(".")[0] == __name__.partition(".")[0]:
+            return ()
+        words = "is convex, and no steeper or more curved than it states: its author says so"
+        return (f"{type(self).__name__} {words}, and a few points of the rows",)
 
     def reach_norms(self, rows: Floats, radius: float) -> Floats:
         """A(z): a bound of each row's gradients where ||theta|| <= radius, from the row alone.
@@ -146,6 +157,9 @@ class OfLoss(Loss):
 
     def smoothness(self) -> float | None:
         return self.loss.smoothness()
+
+    def believed(self) -> tuple[str, ...]:
+        return super().believed() + self.loss.believed()
 
     def check(self, rows: NDArray[Any], d: int) -> None:
         self.loss.check(rows, d)

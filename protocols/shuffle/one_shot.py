@@ -206,6 +206,11 @@ class OneShotAverage(Protocol[Any]):
         return self.total.delta
 
     @property
+    def believed(self) -> tuple[str, ...]:
+        # For persons the noise covers the whole ball.
+        return self.risk.loss.believed() if self.protects is Unit.RECORD else ()
+
+    @property
     def vocabulary(self) -> tuple[type, ...]:
         words = self.problem.loss.vocabulary
         return (CertifiedMinimiser, type(self.total.randomizer), *words)

@@ -276,7 +276,7 @@ def _guarantee(
     seed: int | None,
     exact: bool,
 ) -> Guarantee:
-    notes = [algorithm.trust.assumption, *algorithm.assumptions]
+    notes = [algorithm.trust.assumption, *algorithm.assumptions, *algorithm.believed]
     if algorithm.trust is not Trust.NONE:
         attacked = "floating-point noise (Mironov 2012; Haney et al. 2022)"
         notes.append("integer noise, drawn exactly" if exact else attacked)

@@ -69,6 +69,7 @@ class Observed:
         """
         protocol = self.deployment.protocol
         assumed = _assumptions(seed, self.deployment.generator) + (UNCHECKED,) * self.unchecked
+        assumed += protocol.believed
         settled = ledger.guarantee(
             protocol.delta, assumptions=(*_honesty(self.noisy, protocol.honest_fraction), *assumed)
         )

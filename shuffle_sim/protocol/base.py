@@ -105,6 +105,11 @@ class Algorithm(ABC, Generic[State, Asked]):
         return MOST_RECORDS
 
     @property
+    def believed(self) -> tuple[str, ...]:
+        """What privacy takes from the author of a part, such as a loss, in words: here nothing."""
+        return ()
+
+    @property
     def delta(self) -> float:
         """The delta at which the run's guarantee is stated: here `_delta`."""
         return self._delta

@@ -175,6 +175,7 @@ class DeletionStability(Optimiser[Floats | None], CentralAlgorithm[Floats | None
 
     takes = ("width",)
     unit = Unit.PERSON
+    rests_on_loss = True
     rounds = 1
 
     def __init__(

@@ -56,6 +56,7 @@ class LinearTimePhasedSGD(Steps, CentralAlgorithm[PhasedState]):
     of the printed sizes."""
 
     unit = Unit.PERSON
+    rests_on_loss = True
     phases: tuple[LinearTimePhase, ...]
 
     def __init__(

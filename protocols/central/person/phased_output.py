@@ -65,6 +65,7 @@ class PhasedOutput(Steps, CentralAlgorithm[PhasedState], ABC):
     takes = ("phases", "releases", "smoothing")
     """How many; of each phase; beta of the envelope in place of a loss with kinks."""
     unit = Unit.PERSON
+    rests_on_loss = True
     disjoint: ClassVar[bool]
 
     def __init__(

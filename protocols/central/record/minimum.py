@@ -69,6 +69,7 @@ class OfRisk(Optimiser[State], CentralAlgorithm[State], ABC, Generic[State]):
     """
 
     bounded = False  # a risk states the bound that it needs
+    rests_on_loss = True
     risk: Risk
 
     @property

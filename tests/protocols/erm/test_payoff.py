@@ -8,7 +8,7 @@ import pytest
 from protocols import L2Ball, Logistic, Problem, RealSpace, SaddleERM
 from protocols.erm import Grouped, Payoff, Steepness, minimise
 from protocols.erm.groups import Mixture
-from protocols.erm.payoff import hold_to_constants
+from protocols.erm.payoff import hold_to_slopes
 from protocols.erm.saddle import SaddleRisk
 from protocols.problems.loss import refuse_rows
 from shuffle_sim import ParameterError, Privacy, run
@@ -136,4 +136,4 @@ def test_weights_are_of_groups_alone():
 
 def test_the_mixture_of_groups_is_as_it_states():
     rows = np.c_[rows_of(30)[:, :2], np.where(np.arange(30) % 2, 1.0, -1.0), np.arange(30) % 3]
-    hold_to_constants(Mixture(Grouped(Logistic(), 3), (1.0, 2.0, 3.0)), rows, 2, 5.0)
+    hold_to_slopes(Mixture(Grouped(Logistic(), 3), (1.0, 2.0, 3.0)), rows, 2, 5.0)
