@@ -95,6 +95,10 @@ class Logistic(LinearLoss):
         bend = 2 * (1 + 2 * reach + reach * reach)
         return self.features * min(2.0, float(found.max()) + bend * step * step / 8)
 
+    def swing(self, radius: float) -> float:
+        """ln((1 + e^m)/(1 + e^-m)) = m, of the largest margin m."""
+        return self.features * radius
+
     def slope(self, reach: float) -> float:
         """sigmoid(reach), below 1."""
         return float(scipy.special.expit(reach))
@@ -128,6 +132,11 @@ class Hinge(LinearLoss):
 
     def pull(self) -> float:
         return 1.0
+
+    def swing(self, radius: float) -> float:
+        """(1 + m) - max(0, 1 - m), of the largest margin m."""
+        reach = self.features * radius
+        return reach + min(1.0, reach)
 
     def slope(self, reach: float) -> float:
         return 1.0

@@ -12,6 +12,7 @@ import scipy  # parts by attribute: they load when used
 
 from shuffle_sim.arrays import Floats
 from shuffle_sim.auditing.conformance import LawError, naming
+from shuffle_sim.auditing.distances import distance
 from shuffle_sim.auditing.scores import LEVELS, judge, scores
 from shuffle_sim.privacy.bounds.pass_curve import pass_curve
 from shuffle_sim.privacy.discrete import DiscreteLaplace, GridLaplace
@@ -46,20 +47,12 @@ def check_distance(release: Release, first: Any, second: Any) -> bool:
     Raises:
         LawError: they are.
     """
-    if (distance := _DISTANCES.get(release.sensitivity.norm)) is None:
+    if (found := distance(release.sensitivity.norm, first, second)) is None:
         return False
-    found = float(distance(np.ravel(np.asarray(second, float) - np.asarray(first, float))))
     stated = release.sensitivity.value
     if found > stated * (1 + _SLACK):
         raise LawError(f"the statistics are {found:.6g} apart, stated is {stated:.6g}")
     return True
-
-
-_DISTANCES: dict[str, Callable[[Floats], Any]] = {
-    "l2": np.linalg.norm,
-    "l1": lambda apart: np.abs(apart).sum(),
-    "range": lambda apart: apart.max(initial=0.0) - apart.min(initial=0.0),
-}
 
 
 def check_release(release: Release, values: list[Any], drawn: list[Any], alarm: float) -> bool:

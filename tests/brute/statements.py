@@ -31,8 +31,8 @@ FAR = (0.0, 0.1, 1.0, 10.0, 1000.0)
 
 def distance(norm: str, first: Any, second: Any) -> float:
     """In the norm that a mechanism names."""
-    if norm == "gradient":
-        return _steepest(first, second)
+    if isinstance(first, Objective | RowsMean | Rows):
+        return (_steepest if norm == "gradient" else _widest)(first, second)
     apart = np.ravel(np.asarray(second, float)) - np.ravel(np.asarray(first, float))
     if not apart.size:
         return 0.0
@@ -57,19 +57,29 @@ def _slope(function: Any, w: Any) -> Any:
 
 def _steepest(first: Any, second: Any) -> float:
     """The largest change of the slope that a few hundred points show."""
-    domain = first.domain if isinstance(first, Objective | RowsMean) else first.risk.domain
+    points = _points(first, second)
+    return max(distance("l2", _slope(first, w), _slope(second, w)) for w in points)
+
+
+def _widest(first: Any, second: Any) -> float:
+    """The range of the change of values at these points."""
+    return distance(
+        "range", *([each.value(w) for w in _points(first, second)] for each in (first, second))
+    )
+
+
+def _points(first: Any, second: Any) -> Iterator[Any]:
+    """Along coordinates, rows and random directions."""
+    domain = first.domain
     rng, ways = np.random.default_rng(0), [*np.eye(domain.d)]
     for rows in (first.rows, second.rows) if hasattr(first, "rows") else ():
         ways += [each[: domain.d] for each in rows if len(each) >= domain.d]
     ways += [*rng.normal(size=(4, domain.d))]
-    found = 0.0
     for way in ways:
         length = float(np.linalg.norm(way))
         for far in FAR if length > 0 else ():
             for sign in (1.0, -1.0):
-                w = domain.project(domain.center + sign * far * way / length)
-                found = max(found, distance("l2", _slope(first, w), _slope(second, w)))
-    return found
+                yield domain.project(domain.center + sign * far * way / length)
 
 
 @singledispatch

@@ -70,6 +70,16 @@ class Potential(WholeStatistic):
         return found
 
 
+class Utility(Potential):
+    """-F as the utility of every point of a bounded domain."""
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        """2/n of how far one row's loss moves over the domain."""
+        proof = "F - F' is 1/n of the difference of two losses, and each has the range `swing`"
+        return Sensitivity(2 * self.risk.swing / self.users, "range", proof)
+
+
 class FlatRisk(Risk):
     """A risk that needs neither a ridge nor a certificate: drawn from in boxes, never minimised."""
 
@@ -85,22 +95,20 @@ class FlatRisk(Risk):
 class Density(Mechanism[Floats]):
     """One point of density ~ e^(-k F), F strongly convex and smooth."""
 
-    norm: ClassVar[Norm] = "gradient"
-
     @abstractmethod
-    def sharpness(self, ridge: float, domain: Domain, sensitivity: float) -> float:
+    def sharpness(self, ridge: float, sensitivity: float) -> float:
         """k."""
 
     def sample(self, value: Any, sensitivity: float, rng: np.random.Generator) -> Floats:
         assert isinstance(value, ERM | RowsMean)
-        k = self.sharpness(value.strong_convexity, value.domain, sensitivity)
+        k = self.sharpness(value.strong_convexity, sensitivity)
         if isinstance(value, RowsMean):
             return draw_in_boxes(rng, value, k * _ROUNDINGS)
         return draw(rng, value, k)
 
     def odds(self, value: Any, other: Any, sensitivity: float, released: Floats) -> float:
         """For audits: how far a draw speaks for another value, but for a constant."""
-        k = self.sharpness(value.strong_convexity, value.domain, sensitivity)
+        k = self.sharpness(value.strong_convexity, sensitivity)
         return float(k * (value.value(released) - other.value(released)))
 
     def uniform(
@@ -113,7 +121,7 @@ class Density(Mechanism[Floats]):
         """
         if value.d > 2:
             return None
-        k = self.sharpness(value.strong_convexity, value.domain, sensitivity)
+        k = self.sharpness(value.strong_convexity, sensitivity)
         return _gridded(value, k).uniform(released)
 
 
@@ -152,13 +160,14 @@ class GibbsDraw(Density):
         mu: above 0.
     """
 
+    norm: ClassVar[Norm] = "gradient"
     mu: float
 
     @property
     def event(self) -> PrivacyEvent:
         return GaussianPairEvent(self.mu, _GIBBS)
 
-    def sharpness(self, ridge: float, domain: Domain, sensitivity: float) -> float:
+    def sharpness(self, ridge: float, sensitivity: float) -> float:
         """k = ridge (mu / sensitivity)^2."""
         # mu = S sqrt(k/lambda) for a gradient that moves by S (Gopi, Lee and Liu 2022).
         return ridge * (self.mu / sensitivity) ** 2
@@ -172,15 +181,16 @@ class ExponentialDraw(Density):
         epsilon: above 0.
     """
 
+    norm: ClassVar[Norm] = "range"
     epsilon: float
 
     @property
     def event(self) -> PrivacyEvent:
         return RangeEvent(self.epsilon, EXPONENTIAL)
 
-    def sharpness(self, ridge: float, domain: Domain, sensitivity: float) -> float:
-        """k = epsilon / (sensitivity * diameter): F - F' has that range at most."""
-        return self.epsilon / (sensitivity * domain.diameter)
+    def sharpness(self, ridge: float, sensitivity: float) -> float:
+        """k = epsilon / sensitivity: F - F' has that range at most."""
+        return self.epsilon / sensitivity
 
 
 def draw(rng: np.random.Generator, objective: ERM, k: float) -> Floats:

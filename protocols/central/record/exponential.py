@@ -4,7 +4,7 @@ Docs: theory, Output perturbation, "Gibbs mechanism".
 """
 
 import math
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from protocols.central.record.density import (
     FlatRisk,
     GibbsDraw,
     Potential,
+    Utility,
     demand_digits,
     demand_fast,
     unbounded,
@@ -48,6 +49,7 @@ class Gibbs(OneRelease):
     takes = ("ridge",)
     """In place of the problem's."""
     mechanism: Density
+    _function: ClassVar[type[Potential]] = Potential
     assumptions = ("the time of the draw is not observed: it depends on the data",)
 
     def __init__(self, *, n: int, problem: Problem, privacy: Privacy, ridge: float) -> None:
@@ -58,7 +60,7 @@ class Gibbs(OneRelease):
         """
         self.n, self.problem, self.privacy = demand_case(n, privacy), problem, privacy
         self.risk = self._risk(problem, ridge, self.n, privacy)
-        self.statistic = Potential(self.risk, self.n)
+        self.statistic = self._function(self.risk, self.n)
         self.mechanism = self._draw(privacy)
         self.bound = self._bound(problem, self.risk, self.n, self.mechanism)
         self.choices = {"ridge": "given"}
@@ -113,10 +115,10 @@ class Gibbs(OneRelease):
         super().check(rows)
         demand_digits(self.risk, rows)
 
-    @staticmethod
-    def _bound(problem: Problem, risk: Risk, n: int, mechanism: Density) -> float:
-        sensitivity = 2 * risk.lipschitz / n
-        k = mechanism.sharpness(risk.strong_convexity, risk.domain, sensitivity)
+    @classmethod
+    def _bound(cls, problem: Problem, risk: Risk, n: int, mechanism: Density) -> float:
+        sensitivity = cls._function(risk, n).sensitivity.value
+        k = mechanism.sharpness(risk.strong_convexity, sensitivity)
         more = risk.ridge - problem.ridge
         # d/k over the best point, by the divergence of (w - w*) e^(-kF); the added ridge at the
         # border.
@@ -130,6 +132,8 @@ class ExponentialMechanism(Gibbs):
     of at most epsilon/k on the domain. The bound is d/k. Up to three parameters in a ball or a box
     need no ridge, and the loss may have kinks; more need a ridge and a smooth loss.
     """
+
+    _function = Utility
 
     @classmethod
     def calibrated_for(cls, setting: Setting, choices: Choices) -> Self:
@@ -165,7 +169,7 @@ class ExponentialMechanism(Gibbs):
         if not isinstance(ball, L2Ball) or ball.center.any():
             raise ParameterError("domain", type(ball).__name__, "an L2Ball around 0")
         risk = demand_fast(Risk.of(problem, ridge))
-        k = cls._draw(privacy).sharpness(ridge, ball, 2 * risk.lipschitz / n)
+        k = cls._draw(privacy).sharpness(ridge, Utility(risk, n).sensitivity.value)
         near = problem.loss.minimiser_norm(ridge)
         # F is lambda-strongly convex: draws have at most the variance 1/(k lambda) in a coordinate.
         spread = math.sqrt(problem.d / (k * ridge))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from protocols.central.record.density import (
     ExponentialDraw,
-    Potential,
+    Utility,
     demand_digits,
     unbounded,
 )
@@ -161,7 +161,7 @@ class LocalisedExponential(OfRisk[Place]):
             return None
         ball = L2Ball(self.risk.d, self.size, state.centre)
         inside = Risk.of(Problem(self.problem.loss, ball, self.risk.ridge))
-        return Release.of(self.everyone, Potential(inside, self.n), self.draw)
+        return Release.of(self.everyone, Utility(inside, self.n), self.draw)
 
     def update(self, state: Place, estimate: Any) -> Place:
         released = np.asarray(estimate, np.float64)
@@ -215,7 +215,7 @@ class _Plan:
     def _sharpness(self, share: float, miss: float) -> float:
         """k."""
         left = (1 - share) * self.epsilon * self.n
-        # F - F' has slope 2 L/n on a ball of diameter 2 R_0.
+        # F - F' has slope 2 L/n on a ball of diameter 2 R_0; the draw may pay for less.
         return left / (4 * self.risk.lipschitz * self.size(share, miss))
 
     def _scale(self, share: float) -> float:

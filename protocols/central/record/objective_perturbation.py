@@ -24,7 +24,7 @@ from protocols.erm.solver.public import check_radius, named, solver_by
 from protocols.optimisation.choices import Choices
 from protocols.optimisation.search import least
 from protocols.optimisation.setting import Setting
-from protocols.problems.domains import RealSpace
+from protocols.problems.domains import Domain, RealSpace
 from protocols.problems.linear_loss import LinearLoss
 from protocols.problems.losses import Logistic
 from protocols.problems.problem import Problem
@@ -54,6 +54,16 @@ class Rows:
     rows: Floats
     radius: float
     solver: Any
+
+    @property
+    def domain(self) -> Domain:
+        """R^d."""
+        return self.risk.domain
+
+    def gradient(self, w: Floats) -> Floats:
+        """Of the sum of the losses, with n times the ridge, at w."""
+        risk = self.risk
+        return len(self.rows) * erm(risk.loss, self.rows, risk.ridge, risk.domain).gradient(w)
 
     def minimiser(self, linear: Floats) -> Floats:
         """Of the mean loss + ridge + <linear, w>, to the radius."""
@@ -122,12 +132,10 @@ class LinearTerm(Mechanism[Floats]):
 
         It is what makes the gradient 0, but for the small noise of the release.
         """
-        risk = value.risk
-        slope = erm(risk.loss, value.rows, risk.ridge, risk.domain).gradient(released)
-        term = -len(value.rows) * slope / sensitivity
+        term = -value.gradient(released) / sensitivity
         if isinstance(self.law, ObjectiveEvent):
             return GaussianEvent(self.law.noise_multiplier), term
-        return GammaEvent(self.law.tilt, risk.d), term
+        return GammaEvent(self.law.tilt, value.risk.d), term
 
 
 class ObjectivePerturbation(OneRelease):

@@ -6,6 +6,7 @@ A false alarm of one audit has probability 1e-4; seeds are fixed.
 import dataclasses
 import json
 import math
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,7 @@ from protocols.problems.instances import neighbours
 from shuffle_sim import ParameterError, Privacy
 from shuffle_sim.auditing import audit_central, central
 from shuffle_sim.auditing.conformance import LawError
-from shuffle_sim.auditing.release_law import check_release
+from shuffle_sim.auditing.release_law import check_distance, check_release
 from shuffle_sim.cli.app import app
 from shuffle_sim.privacy.bounds import gaussian, paper
 from shuffle_sim.privacy.mechanisms import Gaussian, L2Laplace, Laplace
@@ -305,6 +306,36 @@ def test_the_right_noise_passes(delta):
 
 
 @pytest.mark.full
+@pytest.mark.parametrize(
+    ("kind", "given"),
+    [
+        (Gibbs, {}),
+        (ExponentialMechanism, {"epsilon": 0.5, "delta": 0.0}),
+        (ExponentialMechanism, {"ridge": 0.0, "delta": 0.0}),
+        (ObjectivePerturbation, {}),
+    ],
+)
+def test_functions_of_neighbours_are_held_to_what_is_stated(kind, given):
+    """A label that turns shows 3/4 of it or more; all of it stated a half is caught."""
+    problem = Problem(Logistic(), L2Ball(2, 4.0), given.get("ridge", 0.5))
+    privacy = Privacy(given.get("epsilon", 1.0), given.get("delta", 1e-6))
+    made = kind.calibrated(n=30, problem=problem, privacy=privacy)
+    release = made.plan(made.init())
+    rows = np.tile([1.0, 0.0, 1.0], (30, 1))
+    other = rows.copy()
+    other[0, -1] = -1.0
+    values = [release.statistic.of(each) for each in (rows, other)]
+    assert check_distance(release, *values)
+    stated = release.sensitivity
+    for share, caught in ((0.73, True), (0.4, True), (1.0, False)):
+        least = dataclasses.replace(stated, value=share * stated.value)
+        small = dataclasses.replace(release, sensitivity=least)
+        if kind in (Gibbs, ObjectivePerturbation) and share == 0.73:
+            continue  # opposite slopes of logistic loss are L apart, not 2 L
+        with pytest.raises(LawError) if caught else nullcontext():
+            check_distance(small, *values)
+
+
 def test_a_sensitivity_that_is_stated_too_small_is_caught():
     made = CentralSum(n=20, d=2, mechanism=Gaussian(5.0), delta=1e-6)
     first = np.zeros((20, 2))

@@ -11,6 +11,7 @@ from protocols.erm.groups import Grouped
 from protocols.problems.domains import L2Ball
 from protocols.problems.linear_loss import LinearLoss
 from protocols.problems.losses import Hinge, Linear, Logistic, MeanEstimation
+from protocols.problems.multiclass import Softmax
 from protocols.problems.problem import Gradient, Problem
 from protocols.problems.regression import Absolute, Huber, Pinball, Squared
 from protocols.problems.weighted import Weighted
@@ -311,3 +312,20 @@ def test_loss_parameters_outside_their_range_are_refused():
     ):
         with pytest.raises(ParameterError):
             make()
+
+
+@pytest.mark.parametrize("loss", [*ALL, Softmax(3)], ids=name)
+def test_no_loss_moves_by_more_than_its_swing(loss):
+    """Over a ball; for those that state their own it is attained."""
+    d, radius = 3 * (3 if isinstance(loss, Softmax) else 1), 1.5
+    if isinstance(loss, Softmax):
+        rows = np.c_[rows_of(Linear(), 400, 3)[:, :3] / 2, np.arange(400) % 3]
+    else:
+        rows = rows_of(loss, 400, d)
+    ways = rows[:, :3] / np.linalg.norm(rows[:, :3], axis=1, keepdims=True)
+    points = [*points_of(d, radius, 200), *(radius * np.tile(ways[:100], d // 3))]
+    values = np.array([loss.values(sign * w, rows) for w in points for sign in (-1, 1)])
+    found = float((values.max(axis=0) - values.min(axis=0)).max())
+    assert found <= loss.swing(radius) * (1 + 1e-12)
+    if isinstance(loss, Logistic | Hinge | Linear):
+        assert found >= 0.95 * loss.swing(radius)

@@ -1,5 +1,7 @@
 """Exact draws without a ridge: their laws in closed form, their privacy, their bounds."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -95,7 +97,7 @@ def test_losses_of_one_draw_stay_within_epsilon():
     """Densities of opposite linear losses; the range of F - F' is the diameter's."""
     problem = Problem(Linear(), Box(1, -1.0, 1.0))
     made = ExponentialMechanism.calibrated(n=4, problem=problem, privacy=PURE)
-    k = made.mechanism.sharpness(0.0, problem.domain, made.statistic.sensitivity.value)
+    k = made.mechanism.sharpness(0.0, made.statistic.sensitivity.value)
     w = np.linspace(-1, 1, 20_001)
 
     def log_density(slope):
@@ -106,6 +108,22 @@ def test_losses_of_one_draw_stay_within_epsilon():
     assert 0.5 < worst <= 1.0
 
 
+def test_a_label_that_turns_moves_logistic_losses_by_no_more_than_is_charged():
+    """F - F' is linear there: its range is all that is charged, half of 2 L times the diameter."""
+    made: Any = ExponentialMechanism.calibrated(
+        n=4, problem=Problem(Logistic(), L2Ball(1, 3.0)), privacy=PURE
+    )
+    rows = np.array([[1.0, 1.0], [0.3, -1.0], [-1.0, 1.0], [0.0, 1.0]])
+    other = rows.copy()
+    other[0, 1] = -1.0
+    functions = [made.statistic.of(each) for each in (rows, other)]
+    k = made.mechanism.sharpness(0.0, made.statistic.sensitivity.value)
+    w = np.linspace(-3, 3, 4001)
+    changes = np.array([functions[0].value(w[i : i + 1]) for i in range(len(w))])
+    changes -= [functions[1].value(w[i : i + 1]) for i in range(len(w))]
+    assert k * (changes.max() - changes.min()) == pytest.approx(1.0)
+
+
 @pytest.mark.parametrize(("loss", "d"), [(Hinge(), 1), (Hinge(), 2), (Logistic(), 3)])
 @pytest.mark.full
 def test_no_ridge_is_needed_and_the_bound_d_over_k_holds(loss, d):
@@ -113,7 +131,7 @@ def test_no_ridge_is_needed_and_the_bound_d_over_k_holds(loss, d):
     problem = Problem(loss, L2Ball(d, 1.0))
     made = ExponentialMechanism.calibrated(n=400, problem=problem, privacy=PURE)
     assert made.ridge == 0
-    assert made.bound == pytest.approx(d * 4 * problem.lipschitz / 400)
+    assert made.bound == pytest.approx(d * 2 * loss.swing(1.0) / 400)
     rng = np.random.default_rng(1)
     x = rng.normal(size=(400, d))
     x /= np.maximum(1, np.linalg.norm(x, axis=1, keepdims=True))
@@ -190,7 +208,7 @@ def test_audits_see_uniform_numbers(domain, k):
     x /= np.linalg.norm(x, axis=1, keepdims=True)
     y = np.sign(x[:, 0] + rng.standard_normal(200))
     risk = RowsMean(Hinge(), np.column_stack([x, y]), 0.0, domain)
-    points, mechanism = draws(risk, k), ExponentialDraw(k * domain.diameter)  # sensitivity 1
+    points, mechanism = draws(risk, k), ExponentialDraw(k)  # of range 1
     uniform = np.array([mechanism.uniform(risk, 1.0, each, rng) for each in points])
     assert all(stats.kstest(each, "uniform").pvalue > 1e-6 for each in uniform.T)
     wrong = ExponentialDraw(2 * mechanism.epsilon)

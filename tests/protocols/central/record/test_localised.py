@@ -43,7 +43,7 @@ def test_both_laws_are_the_stated_ones():
     centre = exact + 0.4 * algorithm.size  # the ball cuts the density on one side
     second = algorithm.plan(algorithm.update(algorithm.init(), centre))
     function = second.statistic.of(rows)
-    k = algorithm.draw.sharpness(0.3, function.domain, second.sensitivity.value)
+    k = algorithm.draw.sharpness(0.3, second.sensitivity.value)
     draws = np.array(
         [second.mechanism.sample(function, second.sensitivity.value, rng)[0] for _ in range(700)]
     )
@@ -66,7 +66,7 @@ def test_the_range_of_a_swap_is_what_the_draw_pays_for():
     ball = functions[0].domain
     ends = [ball.center + side * algorithm.size * np.eye(2)[0] for side in (1, -1)]
     changes = [functions[0].value(each) - functions[1].value(each) for each in ends]
-    k = algorithm.draw.sharpness(0.3, ball, release.sensitivity.value)
+    k = algorithm.draw.sharpness(0.3, release.sensitivity.value)
     spent = k * abs(changes[0] - changes[1])
     left = 1 - algorithm.share
     assert left * (1 - 1e-9) < spent <= left

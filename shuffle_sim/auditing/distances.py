@@ -1,0 +1,58 @@
+"""How far apart the values of two neighbours are, in the norm of a sensitivity."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from shuffle_sim.arrays import Floats
+
+_FAR = (0.1, 1.0, 10.0, 1000.0)
+"""Lengths of the points at which functions are compared; projected, where there is a domain."""
+_WAYS = 8  # random directions of those, and coordinates
+
+
+def distance(norm: str, first: Any, second: Any) -> float | None:
+    """In the norm, from below where values are functions; None: it is not known here.
+
+    Functions have a `domain`, and `gradient(w)` and `value(w)` at its points.
+    """
+    if norm == "gradient" or hasattr(first, "domain"):
+        return _of_functions(norm, first, second)
+    if (found := _DISTANCES.get(norm)) is None:
+        return None
+    return float(found(np.ravel(np.asarray(second, float) - np.asarray(first, float))))
+
+
+_DISTANCES: dict[str, Callable[[Floats], Any]] = {
+    "l2": np.linalg.norm,
+    "l1": lambda apart: np.abs(apart).sum(),
+    "range": lambda apart: apart.max(initial=0.0) - apart.min(initial=0.0),
+}
+
+
+def _of_functions(norm: str, first: Any, second: Any) -> float | None:
+    """The largest change of slopes, or the range of the change of values, over some points."""
+    needed = {"gradient": "gradient", "range": "value"}.get(norm, "")
+    if not all(hasattr(first, each) for each in ("domain", needed)):
+        return None
+    points = list(_points(first, second))
+    if norm == "range":
+        changes = np.array([second.value(w) - first.value(w) for w in points])
+        return float(changes.max() - changes.min())
+    return max(float(np.linalg.norm(second.gradient(w) - first.gradient(w))) for w in points)
+
+
+def _points(first: Any, second: Any) -> Iterator[Floats]:
+    """Along the change of the slope in the middle, coordinates, and random directions."""
+    domain = first.domain
+    centre, rng = np.asarray(domain.center, float), np.random.default_rng(0)
+    ways = [*np.eye(len(centre))[:_WAYS], *rng.normal(size=(_WAYS, len(centre)))]
+    if hasattr(first, "gradient"):
+        ways.insert(0, second.gradient(centre) - first.gradient(centre))
+    yield centre
+    for way in ways:
+        if length := float(np.linalg.norm(way)):
+            for far in _FAR:
+                yield domain.project(centre + far * way / length)
+                yield domain.project(centre - far * way / length)
