@@ -1,8 +1,10 @@
 """What a curator does with a mechanism: the value it gives, the generator, and what it releases."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from copy import copy, deepcopy
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,12 +28,17 @@ class Answered:
 
 @dataclass(frozen=True)
 class Called:
-    """A call of a mechanism: what it was given, where its generator began, and what it made."""
+    """A call of a mechanism: what it was given, where its generator began, and what it made.
+
+    Attributes:
+        again: makes it once more, from the same place of the stream; None where no copy is kept.
+    """
 
     value: Any
     sensitivity: float
     begins: bytes | None
     made: Any
+    again: Any
 
 
 def value_of(release: Release, data: Population) -> Any:
@@ -59,12 +66,13 @@ class Notes:
         kind, noted = type(mechanism), copy(mechanism)
 
         def sample(this: Any, value: Any, sensitivity: float, rng: Any, *opened: Any) -> Any:
-            try:
-                begins = deepcopy(rng).bytes(_BEGUN)
-            except TypeError:  # a cryptographic stream stays where it is, and is not looked at
-                begins = None
+            given, begins, again = deepcopy(value), None, None
+            # A cryptographic stream stays where it is, and is not looked at.
+            with suppress(TypeError):
+                begins, drawn = deepcopy(rng).bytes(_BEGUN), deepcopy((rng, *opened))
+                again = partial(kind.sample, this, given, sensitivity, *drawn)
             made = kind.sample(this, value, sensitivity, rng, *opened)
-            self.called.append(Called(deepcopy(value), sensitivity, begins, deepcopy(made)))
+            self.called.append(Called(given, sensitivity, begins, deepcopy(made), again))
             return made
 
         # In its own class's name: what is journalled stays the same. One class for each kind: equal
@@ -95,6 +103,9 @@ def check_called(seen: Sequence[Answered], called: Sequence[Called], data: Popul
             raise LawError(f"release {place}: noise is added to another value than the statistic's")
         if not _alike(call.made, one.released, 0.0):
             raise LawError(f"release {place}: it is not what its mechanism made")
+        # Outside of the run: what draws otherwise for this release alone would show.
+        if call.again is not None and not _alike(call.made, call.again(), 0.0):
+            raise LawError(f"release {place}: its mechanism draws otherwise within a run")
 
 
 def _alike(wanted: Any, found: Any, near: float) -> bool:

@@ -48,6 +48,9 @@ Sixty times as much if thorough."""
 _FEWEST, _MOST = 12, 600  # runs
 _NEAR = 1e-11  # standardised draws that are so near are one
 _STATES = 60  # at which neighbours are compared
+_BORDER, _COHORTS = 8, 8  # random rows of the size of the first one; releases with a changed row
+_LONGER = 1.001, 1.5, 4.0, 1e3  # times a row
+_ALIKE = 24  # tables that are compared two by two
 _MECHANISMS, _TABLES, _BITS = 4, 8, 128  # looked at: mechanisms, neighbours, bits of seeds
 
 
@@ -119,7 +122,7 @@ class Runs:
         for seen, called in [*zip(self.runs, self.called, strict=True)][:_FEWEST]:
             check_called(seen, called, base)
         begun += [each.begins for called in self.called for each in called]
-        for place, population in enumerate(islice(self.neighbours(), _TABLES)):
+        for place, (_, population) in enumerate(islice(self.neighbours(), _TABLES)):
             if place > 1 and time.perf_counter() - began > self._seconds / 2:
                 break
             with suppress(ParameterError):  # rows that are not allowed are not looked at
@@ -151,15 +154,25 @@ class Runs:
         algorithm = self._algorithm
         return population_for(algorithm.unit, rows, algorithm.most_records)
 
-    def neighbours(self) -> Iterator[Population]:
-        """Tables that differ from the first in one row: the second, and rows far out elsewhere."""
-        yield self._population(self._second)
+    def neighbours(self) -> Iterator[tuple[int, Population]]:
+        """Tables that differ from the first in one row: which one, and the table.
+
+        They are the second, and those with rows on the border, beyond it and far out.
+        """
         first, second = self._first, self._second
         apart = (first != second).reshape(len(first), -1).any(axis=1)
         place = int(np.argmax(apart))
+        yield place, self._population(self._second)
         rows = first[place], second[place]
-        for other in (0, len(first) // 2, len(first) - 1, place):
-            for row in (*rows, -rows[0], 1e3 * rows[1], 0 * rows[0], *first[:2]):
+        rng, size = np.random.default_rng(len(first)), float(np.linalg.norm(rows[0].ravel()))
+        border = [size * x / np.linalg.norm(x) for x in rng.normal(size=(_BORDER, *rows[0].shape))]
+        cohorts = [each.release.cohort for each in self.runs[0]]
+        starts = {low for cohort in cohorts for low, _ in cohort.ranges[:1]}
+        # Every release has a changed row, and some have one that is a little too long.
+        changed = [0, len(first) // 2, len(first) - 1, place, *sorted(starts)[:_COHORTS]]
+        longer = [far * rows[1] for far in _LONGER]
+        for other in dict.fromkeys(changed):
+            for row in (*rows, -rows[0], 0 * rows[0], *longer, *border, *first[:2]):
                 table = first.copy()
                 table[other] = row
                 try:
@@ -168,7 +181,7 @@ class Runs:
                         self._algorithm.check(population.array)
                 except ShuffleSimError:
                     continue
-                yield population
+                yield other, population
 
     def distances(self) -> None:
         """No release of a run moves farther between neighbours than it states.
@@ -183,10 +196,16 @@ class Runs:
             kept = np.linspace(0, len(answered) - 1, _STATES).astype(int)
             answered = [answered[each] for each in kept]
         values = [value_of(each.release, base) for _, each in answered]
-        for population in self.neighbours():
-            for (place, each), value in zip(answered, values, strict=True):
+        alike: dict[tuple[int, int], list[Any]] = {}
+        for row, population in self.neighbours():
+            for at, ((place, each), value) in enumerate(zip(answered, values, strict=True)):
+                # Tables that differ from the first in one row differ from each other in it, too.
+                others = alike.setdefault((row, at), [value])
+                found = value_of(each.release, population)
                 with naming(f"release {place}"):
-                    known &= check_distance(each.release, value, value_of(each.release, population))
+                    for other in others[-_ALIKE:]:
+                        known &= check_distance(each.release, other, found)
+                others.append(found)
                 if time.process_time() - began > self._seconds:
                     return
         if not known:
