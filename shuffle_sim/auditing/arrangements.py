@@ -109,7 +109,9 @@ def check_ones(view: View, randomizer: Randomizer, reports: int, rounds: int, al
     orders = users, np.argsort(users // block % 2, kind="stable")
     found: dict[int, list[NDArray[np.integer]]] = {}
     # Mostly a half, where an order tells most; lopsided ones come from other dyadic coins.
-    shares = [_SHARES[index // 4 % 5] if index % 4 == 0 else 0.5 for index in range(rounds)]
+    shares = [
+        _SHARES[index // 4 % len(_SHARES)] if index % 4 == 0 else 0.5 for index in range(rounds)
+    ]
     sent = [max(1, round(reports * share)) for share in shares]
     halves = np.empty((rounds, alphabet.labels))
     for index, many in enumerate(sent):
@@ -150,4 +152,4 @@ def _check_labels(halves: Floats, size: Ints, ones: Ints, alarm: float) -> None:
     check_products((scaled.T @ scaled)[one, other], seen, alarm, "two labels")
 
 
-_SHARES = 0.5, 0.37, 0.25, 0.9, 0.04
+_SHARES = 0.01, 0.37, 0.96, 0.25, 0.9, 0.04, 0.5

@@ -1,40 +1,36 @@
 """The run that is asked for: its own runtime, options, queries and shapes of data."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from copy import copy
 from dataclasses import replace
-from functools import cached_property
-from itertools import combinations, product
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shuffle_sim.arrays import Floats, dense
-from shuffle_sim.auditing.bench import far, of_categories
+from shuffle_sim.auditing.asked_runs import AskedRuns
+from shuffle_sim.auditing.bench import far
 from shuffle_sim.auditing.conformance import LawError
 from shuffle_sim.auditing.empirical import Seen, canaries, whole_runs
 from shuffle_sim.auditing.joint import JointLaw
 from shuffle_sim.auditing.plan import CheckStep, Planned
-from shuffle_sim.auditing.sealed import SEALS, check_runs, check_sealing
-from shuffle_sim.auditing.stated import check_rounds
-from shuffle_sim.auditing.watching import RereadRows, Watched, bits_of_chance, chance_of, rows_for
-from shuffle_sim.data.persons import population_for
-from shuffle_sim.data.population import InMemory, Population
-from shuffle_sim.errors import ParameterError
-from shuffle_sim.execution.engine import run
-from shuffle_sim.execution.options import Execution
-from shuffle_sim.execution.runtime import Runtime
+from shuffle_sim.auditing.sealed import SEALS
+from shuffle_sim.auditing.watching import (
+    RereadRows,
+)
+from shuffle_sim.data.cohort import Cohort
+from shuffle_sim.data.population import InMemory, Population, Unit
+from shuffle_sim.errors import FrameError
 from shuffle_sim.execution.setup import deployment_of
-from shuffle_sim.protocol.base import Protocol, Query, RoundSpec
+from shuffle_sim.protocol.base import Query, RoundSpec
 from shuffle_sim.protocol.task import walked
-from shuffle_sim.registry import registered
-from shuffle_sim.roles import UserShard, count_type
+from shuffle_sim.roles import Deployment, count_type
 from shuffle_sim.roles.users import admitted
 from shuffle_sim.sampling.kernels import fortran
-from shuffle_sim.sampling.randomness import GENERATORS
 from shuffle_sim.wire.codec import encode
-from shuffle_sim.wire.fingerprint import fingerprint
 from shuffle_sim.wire.frames import Context, Frame, Kind, parse, split_frames
 from shuffle_sim.wire.messages import Messages
 
@@ -47,52 +43,11 @@ _QUERIES = 6  # that are looked at
 _COMPANY = 100  # times the rows, all at once
 _SCALES = 1.0, -1.0, 10.0, 1e3, 1e6  # of rows, whose values must lie in the ball
 _FAR = 0.0, 1e3, -1e6  # rows of others, in place of theirs
-_SURE = 30  # bits of chance: what agrees in so many was not drawn anew
 _DRAWN_FROM = 24  # users whose reports are drawn where no law says how often they agree
-_MANY = 40  # tallies that two runs do not share all of
 
 
-class Asked:
-    """A protocol, the data that it would be run on, and the options of the run."""
-
-    alarm = 1e-8
-
-    def __init__(
-        self,
-        protocol: Protocol[Any],
-        data: Any,
-        options: dict[str, Any],
-        entropy: int,
-        shard: type[UserShard] = UserShard,
-        *,
-        thorough: bool = False,
-    ) -> None:
-        """Make rows where none are given."""
-        self.protocol, self.entropy, self.shard = protocol, entropy, shard
-        self.thorough, self.given = thorough, data
-        self.options = dict(options)
-        execution: Execution = self.options.pop("execution", None) or Execution()
-        # Unless roles together are asked for, what passes between roles is looked at.
-        self.execution = replace(execution, placement=execution.placement or "apart")
-        self.runtime: Any = self.options.pop("runtime", "inprocess")
-        spec = protocol.plan(protocol.init())
-        if spec is None:
-            raise ParameterError("protocol", protocol, "one that asks users something")
-        self.spec: RoundSpec = spec
-        small = protocol.users * spec.randomizer.alphabet.labels <= _WORK
-        self.data = rows_for(protocol, spec, entropy) if data is None and small else data
-
-    @property
-    def plain(self) -> bool:
-        """Whether it is a run in process, as by default."""
-        others = {name: value for name, value in self.options.items() if name != "fidelity"}
-        alone = others.get("workers", 1) == 1 and others.get("security", "none") == "none"
-        return self.runtime == "inprocess" and alone and self.execution.placement == "apart"
-
-    @property
-    def categories(self) -> bool:
-        """Whether users hold categories, or send words."""
-        return of_categories(self.spec.randomizer)
+class Asked(AskedRuns):
+    """What is looked at of the run that is asked for."""
 
     def steps(self) -> Iterator[CheckStep]:
         """The checks of the run that is asked for."""
@@ -118,6 +73,14 @@ class Asked:
                 self.own,
             ),
             (
+                "users answer only what was agreed before the run",
+                "rounds too late or too often, of too few users, or released too early",
+                "a round of each kind",
+                "roles that hold no server to the task",
+                missing,
+                self.agreed,
+            ),
+            (
                 "runs without a seed share nothing",
                 "frames of users, views and tallies of whole runs, two by two",
                 f"{self._runs} runs",
@@ -135,9 +98,9 @@ class Asked:
             ),
             (
                 "a seeded run gives the same bits by whoever hosts it",
-                "results and tallies beside a run in process with one worker",
+                "frames, views and results beside a run of the roles themselves; results anew",
                 "two runs",
-                "a runtime whose roles are not given what they need",
+                "roles of a runtime that draw or shuffle otherwise; results of more than views",
                 missing or large or self._seedless,
                 self.hosted,
             ),
@@ -149,34 +112,12 @@ class Asked:
             planned = Planned(name, looks_at, "" if why else samples, power, why)
             yield CheckStep(planned, None if why else make)
 
-    @property
-    def _runs(self) -> int:
-        quick = 4 if self.plain else 2
-        return 2 * quick if self.thorough else quick
-
-    @property
-    def _seedless(self) -> str:
-        strong = self.execution.generator != GENERATORS[0]
-        return "the cryptographic generator takes no seed" if strong else ""
-
-    def _work(self) -> float:
-        """Values of all rounds."""
-        total = 0.0
-        for spec in walked(copy(self.protocol)):
-            total += spec.cohort.size * spec.randomizer.alphabet.labels
-            if total > _WORK:
-                break
-        return total
-
-    def population(self) -> Population:
-        """The rows as a run takes them."""
-        return population_for(self.protocol.unit, self.data, self.protocol.most_records)
-
     def queries(self) -> None:
         """The value of one user does not move with others' rows."""
         population = self.population()
         few = min(population.users, 24)
         rows = np.concatenate([population.rows(user, user + 1) for user in range(few)])
+        ragged = _ragged(rows) if self.protocol.unit is Unit.PERSON else None
         queries: dict[bytes, Any] = {}
         for spec in walked(copy(self.protocol)):
             queries.setdefault(encode(spec.query), spec.query)
@@ -184,6 +125,8 @@ class Asked:
                 break
         for place, query in enumerate(queries.values()):
             self._in_domain(f"query {place}", query, rows)
+            if ragged is not None:
+                self._in_domain(f"query {place}, of persons with few records", query, ragged)
             alone = [dense(query(fortran(rows[user : user + 1])))[0] for user in range(few)]
             companies = [rows, rows[::-1], np.concatenate([rows] * _COMPANY)]
             if rows.dtype != object:
@@ -201,7 +144,7 @@ class Asked:
     def _in_domain(self, what: str, query: Query, rows: NDArray[Any]) -> None:
         """What is admitted of a query's values lies in the ball of the event, also far out."""
         law: Any = self.spec.randomizer
-        if self.categories or not hasattr(law, "worst_pair") or rows.dtype.kind != "f":
+        if self.categories or not hasattr(law, "worst_pair") or rows.dtype.kind not in "fO":
             return
         first, second = (np.atleast_1d(x) for x in law.worst_pair())
         middle, radius = (first + second) / 2, float(np.linalg.norm(second - first)) / 2
@@ -210,6 +153,36 @@ class Asked:
             far = float(np.linalg.norm(values - middle, axis=1).max())
             if not far <= radius * (1 + 1e-9):
                 raise LawError(f"{what}: {far / radius:.4g} times the radius is admitted")
+
+    def agreed(self) -> None:
+        """What no round of the run can ask is refused."""
+        deployment = self._deployment("counts")
+        if (task := deployment.agreed) is None:
+            return
+        population, spec, first = self.population(), self.spec, deployment.blocks()[:1]
+
+        def asked(index: int, spec: RoundSpec) -> bytes:
+            payload = spec.broadcast(deployment.vocabulary)
+            context = Context.of_broadcast(deployment.task, index, payload)
+            return Frame(Kind.ROUND, context, 0, 0, payload).tobytes()
+
+        tries = [("a round after the last", task.rounds, spec)]
+        if task.cohort > 1:
+            few = replace(spec, cohort=Cohort.of(0, task.cohort - 1))
+            tries.append(("a round of fewer users than agreed", 0, few))
+        if task.minimum > 1:
+            early = replace(spec, minimum=task.minimum - 1)
+            tries.append(("a release of fewer reports than agreed", 0, early))
+        for what, index, round_ in tries:
+            shard = self.shard(deployment, population, first)
+            _refused(partial(shard.answer, asked(index, round_)), what)
+        most = task.participation
+        if most < min(task.rounds, _ROUNDS):
+            shard = self.shard(deployment, population, first)
+            for index in range(most):
+                shard.answer(asked(index, spec))
+            late = partial(shard.answer, asked(most, spec))
+            _refused(late, f"a user in more rounds than {most}")
 
     def own(self) -> None:
         """The own query's values, at the run's own block size, from rows kept and read anew."""
@@ -223,12 +196,7 @@ class Asked:
 
     def _own(self, population: Population, fidelity: str) -> None:
         law: Any = self.spec.randomizer
-        how = self.execution
-        deployment, _ = deployment_of(
-            self.protocol, fidelity, None, None, how.block_size, how.kernel, 1, "none", None,
-            how.generator,
-        )  # fmt: skip
-        deployment = replace(deployment, entropy=self.entropy, agreed=None)
+        deployment = replace(self._deployment(fidelity), agreed=None)
         if deployment.block_size * law.report_messages > 2e7 and fidelity == "literal":
             return
         blocks = deployment.blocks()
@@ -267,6 +235,15 @@ class Asked:
         rng = np.random.default_rng([self.entropy, 11])
         joint.check(counts, rng, self.alarm / 2)
 
+    def _deployment(self, fidelity: str) -> Deployment:
+        """Of the run, in process."""
+        how = self.execution
+        found, _ = deployment_of(
+            self.protocol, fidelity, None, None, how.block_size, how.kernel, 1, "none", None,
+            how.generator,
+        )  # fmt: skip
+        return replace(found, entropy=self.entropy)
+
     def _counts(self, fidelity: str, frame: Frame) -> NDArray[np.integer]:
         randomizer = self.spec.randomizer
         if fidelity == "counts":
@@ -278,69 +255,6 @@ class Asked:
         rows = each.symbols.sum(axis=-1, dtype=np.int64)
         return np.asarray(np.add.reduceat(rows, randomizer.alphabet.edges[:-1], axis=1))
 
-    def unseeded(self) -> None:
-        """No frame and no view of a run comes again in another, nor all of its tallies."""
-        runs = [self._run() for _ in range(self._runs)]
-        entropies = [each for _, seen in runs for each in seen.entropies]
-        if entropies and (len(set(entropies)) < len(entropies) or min(entropies) < 1 << 64):
-            raise LawError("two runs have one entropy, or one of few bits")
-        kinds = {kind for _, seen in runs for kind, *_ in seen.frames}
-        for (place, (_, first)), kind in product(enumerate(runs), kinds):
-            same, bits = 0, list[float]()
-            for _, second in runs[place + 1 :]:
-                for key in first.frames.keys() & second.frames.keys():
-                    if key[0] is kind:
-                        users, sent = first.frames[key]
-                        same += sent == second.frames[key][1]
-                        # Of a sum no more is known than of one user in it.
-                        bits.append(self._bits * (1 if kind is Kind.TALLY else users))
-            if same and chance_of(same, bits) < 2.0**-_SURE:
-                raise LawError(f"{same:,} of {len(bits):,} frames of runs are those of another")
-        tallies = [np.concatenate(seen.tallies) for _, seen in runs if seen.tallies]
-        if len(tallies) > 1 and tallies[0].size * (len(tallies) - 1) >= _MANY:
-            same = sum(np.array_equal(one, two) for one, two in combinations(tallies, 2))
-            if same:
-                raise LawError(f"{same} pairs of {len(tallies)} runs give the same tallies")
-
-    @cached_property
-    def _bits(self) -> float:
-        """Bits of chance in what a user sends, at least."""
-        spec, population = self.spec, self.population()
-        rows = fortran(population.rows(0, min(population.users, _DRAWN_FROM)))
-        values, *_ = admitted(spec.query(rows), spec.randomizer)
-        return bits_of_chance(spec.randomizer, values, self.entropy)
-
-    def sealed(self) -> None:
-        """Keys and boxes of two runs, of one seed if they take one; then boxes themselves."""
-        seed = None if self._seedless else self.entropy % 2**63
-        runs = [self._run(seed)[1] for _ in range(2)]
-        check_runs(runs, self.spec.randomizer, self.alarm / 2)
-        check_sealing(self.alarm / 2)
-
-    def hosted(self) -> None:
-        """The bits of the path that is asked for are those of a run in process."""
-        seed = self.entropy % 2**63
-        reference, plain = self._run(seed, host="inprocess", workers=1, security="none")
-        if self.plain and self.protocol.users > 2:
-            found, seen = self._run(seed, workers=min(3, self.protocol.users))
-        else:
-            found, seen = self._run(seed)
-        alike = fingerprint(found.value) == fingerprint(reference.value)
-        if not alike or not all(map(np.array_equal, seen.tallies, plain.tallies)):
-            raise LawError("another result than in process with one worker")
-
-    def _run(self, seed: int | None = None, host: Any = None, **more: Any) -> tuple[Any, Watched]:
-        execution, runtime = self.execution, self.runtime if host is None else host
-        if host is not None:
-            execution = replace(execution, placement="apart")
-        made = runtime if isinstance(runtime, Runtime) else registered("runtime", runtime)()
-        seen = Watched()
-        seen.watch(made)
-        given = {"runtime": made, "seed": seed, "execution": execution, **self.options, **more}
-        found = run(copy(self.protocol), self.data, **given)
-        check_rounds(found, self.protocol)
-        return found, seen
-
     def seen(self, known: bool) -> Seen | None:
         """Canaries in whole runs, by the randomizer's worst pair or by rows that are far apart."""
         if known:
@@ -348,3 +262,19 @@ class Asked:
         if self.data is None or not isinstance(population := self.population(), InMemory):
             return None
         return whole_runs(self.protocol, population.array, seed=self.entropy)
+
+
+def _refused(act: Callable[[], Any], what: str) -> None:
+    with suppress(FrameError):
+        act()
+        raise LawError(f"{what} is answered")
+
+
+def _ragged(rows: NDArray[Any]) -> NDArray[Any] | None:
+    """Every other person without the last record; None: they have no records to leave out."""
+    if rows.ndim < 3 and rows.dtype != object:
+        return None
+    found = np.empty(len(rows), object)
+    for person, each in enumerate(rows):
+        found[person] = each[:-1] if person % 2 and len(each) > 1 else each
+    return found

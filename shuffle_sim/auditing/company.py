@@ -6,7 +6,8 @@ once, and by enough of them; roles together in a station do what they do apart.
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,16 +29,39 @@ from shuffle_sim.wire.frames import Context, Frame, Kind, split_frames
 _USERS, _ROUNDS, _BLOCK = 24, 40, 8
 _RANGES = (1, 6), (7, 8), (10, 22)
 """Users of a round that asks parts of blocks: their blocks begin, end or are whole in it."""
+_FEW, _ODD_MANY = ((0, 2), (10, 13), (20, 24)), ((0, 7), (12, 21))
+"""The same, of 2 to 4 users in blocks of 10, and of 7 and 9 in blocks of 12."""
 
 
-class EveryThird(Adversary):
-    """Every third user stays silent."""
+class Corrupted(Adversary):
+    """One user of so many is corrupted, or all others are; silent, or as honest ones send."""
 
-    silent = True
+    def __init__(self, every: int, *, silent: bool, others: bool = False) -> None:
+        """Of users with the number 1 modulo `every`."""
+        self._every, self.silent, self._others = every, silent, others
 
     def corrupt(self, round_index: int, users: Users, rng: np.random.Generator) -> Users:
-        third: Users = users[users % 3 == 1]
-        return third
+        chosen: Users = users[(users % self._every == 1) != self._others]
+        return chosen
+
+
+@dataclass(frozen=True)
+class Occasion:
+    """Who is asked beside whom.
+
+    Attributes:
+        name: of it.
+        deployment: with blocks of a size, and perhaps an adversary.
+        cohort: who is asked.
+        kept: who answers honestly.
+        before: who is asked in a round before each; None: nobody.
+    """
+
+    name: str
+    deployment: Deployment
+    cohort: Cohort
+    kept: NDArray[np.int64]
+    before: Cohort | None = None
 
 
 class Company(Draws):
@@ -54,31 +78,37 @@ class Company(Draws):
         return min(_USERS, self.literal)
 
     def company(self) -> None:
-        """Each has its law: one user in a block, parts of blocks, and where others drop out."""
+        """Each has its law: few in a block, after others, and beside those who are not honest."""
         asked = list(self._occasions())
         fidelities = [*self.fidelities, *["aggregate"] * (self.randomizer.view == "sums")]
-        for what, deployment, cohort, kept in asked:
+        for each in asked:
             for fidelity in fidelities:
                 alarm = self.alarm / len(asked) / len(fidelities)
-                frames = self._frames(replace(deployment, fidelity=fidelity), cohort)
-                with naming(f"{what}, {fidelity}"):
+                frames = self._frames(each, fidelity)
+                with naming(f"{each.name}, {fidelity}"):
                     if fidelity == "aggregate":
-                        self._summed(frames, kept, deployment.block_size, alarm)
+                        self._summed(frames, each.kept, each.deployment.block_size, alarm)
                     else:
-                        self._each(fidelity, frames, kept, alarm)
+                        self._each(fidelity, frames, each.kept, alarm)
 
-    def _occasions(self) -> Iterator[tuple[str, Deployment, Cohort, NDArray[np.int64]]]:
-        """By name: the deployment, who is asked, and who answers."""
+    def _occasions(self) -> Iterator[Occasion]:
         users = self.accompanied
         one, several = (self._of(users, size) for size in (1, _BLOCK))
         every, all_of_them = np.arange(users), Cohort.of(0, users)
-        yield "one user in a block", one, all_of_them, every
-        ranges = [(low, min(high, users)) for low, high in _RANGES if low < users]
-        parts = np.concatenate([np.arange(*each) for each in ranges])
-        yield "parts of blocks", several, Cohort(tuple(ranges)), parts
-        stay = every[every % 3 != 1]
-        left = replace(several, adversary=EveryThird())
-        yield "others drop out", left, all_of_them, stay
+        yield Occasion("one user in a block", one, all_of_them, every)
+        for size, spans in ((_BLOCK, _RANGES), (10, _FEW), (12, _ODD_MANY)):
+            ranges = [(low, min(high, users)) for low, high in spans if low < users]
+            parts, kept = Cohort(tuple(ranges)), np.concatenate([np.arange(*x) for x in ranges])
+            yield Occasion(f"parts of blocks of {size}", self._of(users, size), parts, kept)
+        yield Occasion("asked after others", self._of(users, 12), parts, kept, all_of_them)
+        for name, adversary, stay in (
+            ("others drop out", Corrupted(3, silent=True), every % 3 != 1),
+            ("most drop out", Corrupted(_BLOCK, silent=True, others=True), every % _BLOCK == 1),
+            ("others are corrupted", Corrupted(3, silent=False), every % 3 != 1),
+        ):
+            if stay.any():
+                left = replace(several, adversary=adversary)
+                yield Occasion(name, left, all_of_them, every[stay])
 
     def _of(self, users: int, size: int) -> Deployment:
         deployment = self.deployment("literal", FIRST, size)
@@ -87,9 +117,15 @@ class Company(Draws):
     def _rows(self) -> InMemory:
         return InMemory(self.data(self.accompanied))
 
-    def _frames(self, deployment: Deployment, cohort: Cohort) -> list[list[Frame]]:
-        shard = self.shard(deployment, self._rows(), deployment.blocks())
-        return self.answered(shard, self.round(cohort), range(_ROUNDS))
+    def _frames(self, asked: Occasion, fidelity: str) -> list[list[Frame]]:
+        """What honest users send."""
+        deployment = replace(asked.deployment, fidelity=fidelity)
+        shard, found = self.shard(deployment, self._rows(), deployment.blocks()), []
+        for index in range(_ROUNDS):
+            if asked.before is not None:
+                self.answered(shard, self.round(asked.before), [2 * index])
+            found += self.answered(shard, self.round(asked.cohort), [2 * index + 1])
+        return [[each for each in frames if each.kind is not Kind.PACKET] for frames in found]
 
     def _each(
         self, fidelity: str, frames: list[list[Frame]], kept: NDArray[np.int64], alarm: float
@@ -143,6 +179,9 @@ class Company(Draws):
         # Rule 3 of docs/design.md: the same bytes again tell nothing new.
         if shard.answer(first)[0] != batch:
             raise LawError("the same broadcast is answered by other reports: a second release")
+        back = self.shard(deployment, self._rows(), deployment.blocks(), (first,))
+        if back.answer(first)[0] != batch:
+            raise LawError("a role that was put back answers with other noise")
         shard.answer(later)
         for again, what in ((first, "a round that is over"), (other, "a round of other users")):
             _refused(lambda again=again: shard.answer(again), f"{what} is answered")
@@ -159,7 +198,8 @@ class Company(Draws):
     def stations(self) -> None:
         """Roles that are together in a worker send the bytes that they send apart."""
         users = self.accompanied
-        for fidelity, shards in ((each, many) for each in self.fidelities for many in (1, 2)):
+        sizes = sorted({1, 2, 3, self.shards})
+        for fidelity, shards in product(self.fidelities, sizes):
             deployment = replace(self._of(users, _BLOCK), fidelity=fidelity, shuffler_shards=shards)
             first = _broadcast(self.round(Cohort.of(0, users)).broadcast(), 0)
             apart = self._apart(deployment, first)

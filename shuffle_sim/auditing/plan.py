@@ -240,9 +240,11 @@ KINDS: tuple[CheckKind, ...] = (
     CheckKind(
         "what a user sends does not depend on who else is asked",
         "company",
-        "users alone in a block, in rounds that ask parts of blocks, and beside those who drop out",
+        "users alone in a block or few, after rounds of others, and beside those who drop out or"
+        " are corrupted",
         lambda b: f"{b.accompanied} users in 40 rounds, at all fidelities",
-        "noise left out in small batches, for parts of blocks, or where others are silent",
+        "noise left out in small batches, for parts of blocks, or beside others who are not honest",
+        brief=True,
     ),
     CheckKind(
         "a round is answered and released once",

@@ -1,5 +1,6 @@
 """What is stated: events by the randomizers' own laws, and the order of the three epsilons."""
 
+import math
 from collections import Counter
 from collections.abc import Iterable
 from copy import copy
@@ -58,6 +59,9 @@ def check_bound(protocol: Protocol[Any]) -> None:
             continue
         seen.append(stated)
         known &= checked_event(*stated, protocol.honest_fraction)
+        most = math.ceil(protocol.honest_fraction * spec.cohort.size - 1e-9)
+        if (honest := getattr(spec.event, "honest", 0)) > most:
+            raise LawError(f"an event counts on {honest:,} honest users, there are {most:,}")
     if not known:
         raise UncheckedError(UNCHECKED)
 
@@ -69,7 +73,16 @@ def check_rounds(found: Result, protocol: Protocol[Any]) -> None:
         LawError: it does not.
     """
     if not protocol.adaptive and protocol.claim is None:
-        check_charged(found, (Charge(each.cohort, each.event) for each in walked(copy(protocol))))
+        planned = [Charge(each.cohort, each.event) for each in walked(copy(protocol))]
+        check_charged(found, planned)
+        honest = found.reports.asked - found.reports.corrupted
+        fewer = honest < protocol.honest_fraction * found.reports.asked * (1 - 1e-9)
+        counted = any(getattr(each.event, "honest", 0) > 1 for each in planned)
+        if fewer and counted and not found.privacy.epsilon > found.promised.epsilon:
+            raise LawError(
+                f"{honest:,} of {found.reports.asked:,} reports are honest, and the run states no "
+                f"more than was promised, epsilon {found.promised.epsilon:.6g}"
+            )
 
 
 def check_charged(found: Result, planned: Iterable[Charge]) -> None:

@@ -8,24 +8,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffle_sim.arrays import Floats
 from shuffle_sim.auditing.arrangements import BLOCKS, View, check_ones
 from shuffle_sim.auditing.bench import BenchRound
 from shuffle_sim.auditing.conformance import LawError, naming
-from shuffle_sim.auditing.evidence import against_spread
-from shuffle_sim.auditing.orders import Tags, WordTags, check_symbols, check_tags
+from shuffle_sim.auditing.orders import Tags, WordTags, check_symbols
+from shuffle_sim.auditing.pooling import LONG, check_pools, check_seeds
 from shuffle_sim.auditing.scores import LEVELS, judge
 from shuffle_sim.auditing.sequences import check_lags
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.protocol.base import Datum, RoundSpec
 from shuffle_sim.protocol.randomizer import Randomizer
 from shuffle_sim.roles import Deployment, Shuffler
-from shuffle_sim.roles.chunks import by_label, front, largest_chunk, parted
-from shuffle_sim.roles.onion import BoxPool, box_bytes, bundles, read_boxes
-from shuffle_sim.roles.pools import BitPool, MessagePool, SymbolPool
+from shuffle_sim.roles.channel import Directory
+from shuffle_sim.roles.chunks import by_label, largest_chunk, parted
+from shuffle_sim.roles.onion import bundles, read_boxes
 from shuffle_sim.roles.records import ShuffleRecord
 from shuffle_sim.sampling.kernels import KERNELS, using
-from shuffle_sim.sampling.randomness import Role
 from shuffle_sim.wire.frames import Context, Frame, Kind, parse, split_frames
 from shuffle_sim.wire.messages import Messages
 from shuffle_sim.wire.sealing import KeyPair, Purpose, Sealer
@@ -34,23 +32,20 @@ from shuffle_sim.wire.words import read_words
 if TYPE_CHECKING:
     from shuffle_sim.auditing.bench import Bench
 
-_HUGE, _PIECES = (10**9 - 7, 12 * 10**8), 60  # places of a pool, on both sides of numpy's limit
 _EACH = 8  # words of a user
 _FEWEST, _SHOWN = 40, 12_000  # rounds of few users; their labels in all rounds, beyond these
-_ORDERS = 1 << 11  # of small pools, two by two
 _PARTS, _LAGGED = 4096, 1 << 20  # of a view of several chunks; its bits that are compared
-_LONG = 1 << 17  # messages above which a permutation is compiled
 _RANDOMIZERS: tuple[tuple[Randomizer, int, int], ...] = (
     (Tags(1, 1 << 10, 1), 12, 1600),
     (WordTags(1, 1 << 10, 1), 12, 300),
     (WordTags(1, 1 << 20, 3), 700, 4),
-    (WordTags(1, 1 << 20, 8), _LONG // 8 + 9, 2),
+    (WordTags(1, 1 << 20, 8), LONG // 8 + 9, 2),
     (Tags(1, 1 << 8, 4), 600, 4),
     (Tags(2, 1 << 16, 4), 500, 8),
-    (Tags(1, 1 << 20, 3), _LONG // 3 + 9, 3),
+    (Tags(1, 1 << 20, 3), LONG // 3 + 9, 3),
     (Tags(3, 2, 3), 8, 60),
     (Tags(2, 2, 8), 2001, 12),
-    (Tags(1, 2, 64), _LONG // 16 + 3, 6),
+    (Tags(1, 2, 64), LONG // 16 + 3, 6),
 )
 """Randomizers of each pool, reports, and rounds: few and many, around the limits of compiling."""
 
@@ -75,20 +70,32 @@ class Viewer:
         )
         # Another run by the last bit of its entropy alone: a stream that ignores it repeats.
         turned = replace(deployment, entropy=deployment.entropy ^ 1 << 127)
-        self._runs = [each.of_shuffler for each in (deployment, turned)]
-        self._deployment, self._randomizer = self._runs[0], randomizer
+        self._deployment, self._randomizer = deployment.of_shuffler, randomizer
+        # Roles stay over all rounds of a run, as in one: what they keep may show.
+        self._deployments = [each.of_shuffler for each in (deployment, turned)]
+        self._runs: dict[int, tuple[int, list[Shuffler]]] = {}
         self._broadcast = spec.broadcast()
+
+    def _run(self, index: int) -> list[Shuffler]:
+        """The roles of its run; other ones where it goes back to an earlier round."""
+        last, roles = self._runs.get(index % 2, (index, []))
+        if index <= last:
+            roles = self._roles(self._deployments[index % 2])
+        self._runs[index % 2] = index, roles
+        return roles
+
+    def _roles(self, deployment: Deployment) -> list[Shuffler]:
+        return [self._shuffler(deployment, each) for each in range(deployment.shuffler_shards)]
 
     def __call__(self, index: int, messages: Messages) -> list[NDArray[np.integer]]:
         """The symbols in a view, label by label: of even and odd indices in two runs."""
-        self._deployment = self._runs[index % 2]
         context = Context.of_broadcast(bytes(16), index // 2, self._broadcast)
         round_ = Frame(Kind.ROUND, context, 0, 0, self._broadcast).tobytes()
         batches = [
             Frame(Kind.REPORTS, context, place, part.reports, part.tobytes()).tobytes()
             for place, part in enumerate(self._blocks(messages))
         ]
-        return self._read(self._views(round_, batches))
+        return self._read(self._views(self._run(index), round_, batches))
 
     def _blocks(self, messages: Messages) -> Iterator[Messages]:
         """The reports of each block."""
@@ -102,12 +109,14 @@ class Viewer:
                 each = messages.each[part]
                 yield Messages(messages.alphabet, messages.per_label, messages.packed[rows], each)
 
-    def _views(self, round_: bytes, batches: list[bytes]) -> list[bytes]:
-        shards = self._deployment.shuffler_shards
-        roles = [self._shuffler(self._deployment, shard) for shard in range(shards)]
-        if shards == 1:
+    def _views(self, roles: list[Shuffler], round_: bytes, batches: list[bytes]) -> list[bytes]:
+        if len(roles) == 1:
             return [roles[0].shuffle(round_, batches)[0]]
-        collected = [each.collect(round_, batches[at::shards]) for at, each in enumerate(roles)]
+        collected = []
+        for at, each in enumerate(roles):
+            mine = batches[at :: len(roles)]
+            for part in (mine[::2], mine[1::2]):  # reports come in parts
+                collected.append(each.collect(round_, part))
         for target, each in enumerate(roles):
             each.accept(round_, [sent[target] for sent in collected])
         records: list[ShuffleRecord] = [sent[-1] for sent in collected]
@@ -133,21 +142,28 @@ class OnionViewer(Viewer):
     """The same with sealed messages: bundles go in, boxes come out, and are opened here."""
 
     def __init__(self, bench: "Bench", randomizer: Randomizer, reports: int, shards: int) -> None:
-        super().__init__(bench, randomizer, reports, shards, KERNELS[0])
-        self._deployment = replace(self._deployment, security="onion")
         self._keys = KeyPair()
+        super().__init__(bench, randomizer, reports, shards, KERNELS[0])
+
+    def _roles(self, deployment: Deployment) -> list[Shuffler]:
+        roles = super()._roles(replace(deployment, security="onion"))
+        keys = tuple(each.introduce() for each in roles)
+        for each in roles:
+            each.meet(Directory((), keys, (self._keys.public,)))
+        return roles
 
     def __call__(self, index: int, messages: Messages) -> list[NDArray[np.integer]]:
         context = Context.of_broadcast(bytes(16), index, self._broadcast)
         round_ = Frame(Kind.ROUND, context, 0, 0, self._broadcast).tobytes()
-        shuffler = self._shuffler(self._deployment, 0)
+        roles = self._run(index)
         sealer = Sealer(self._keys.public, Purpose.MESSAGE, context)
-        bundle = Sealer(shuffler.introduce(), Purpose.BUNDLE, context)
-        batches = [
-            Frame(Kind.BUNDLE, context, user // self._size, 1, bundle.seal(each)).tobytes()
-            for user, each in enumerate(bundles(messages, sealer))
-        ]
-        view = shuffler.shuffle(round_, batches)[0]
+        sealed = [Sealer(each.introduce(), Purpose.BUNDLE, context) for each in roles]
+        batches: list[list[bytes]] = [[] for _ in range(-(-messages.reports // self._size))]
+        for user, each in enumerate(bundles(messages, sealer)):
+            block = user // self._size
+            bundle = sealed[block % len(roles)].seal(each)
+            batches[block].append(Frame(Kind.BUNDLE, context, block, 1, bundle).tobytes())
+        view = b"".join(self._views(roles, round_, [b"".join(each) for each in batches]))
         found: list[list[int]] = [[] for _ in range(self._randomizer.alphabet.labels)]
         bits = self._randomizer.alphabet.symbol_bits
         for data in split_frames(view):
@@ -173,8 +189,8 @@ def check_orders(bench: "Bench", alarm: float) -> None:
     _check_chunks(bench, alarm / 4)
     for kernel in _kernels(bench):
         with using(kernel):
-            _check_pools(bench, alarm / 4 / len(_kernels(bench)))
-    _check_seeds(bench)
+            check_pools(bench, alarm / 4 / len(_kernels(bench)))
+    check_seeds(bench)
 
 
 def _kernels(bench: "Bench") -> list[str]:
@@ -214,65 +230,8 @@ def _views(bench: "Bench") -> Iterator[tuple[str, View, Randomizer, int, int]]:
     if bench.shuffler is Shuffler:
         yield "onion", OnionViewer(bench, small, 9, 1), small, 9, 8
         yield "onion, more", OnionViewer(bench, small, 80, 1), small, 80, 3
-
-
-def _check_pools(bench: "Bench", alarm: float) -> None:
-    """Pools alone, as shards cut them: into chunks of uneven sizes, and of many boxes."""
-    for size, rounds in ((2000, 8), (_LONG + 7, 3)):
-        for pool, randomizer in ((SymbolPool, Tags(1, 1 << 20, 1)), (BoxPool, Tags(1, 1 << 20, 1))):
-            views = [_cut(bench, pool, randomizer, size, index) for index in range(rounds)]
-            check_tags(np.stack(views), np.arange(size), alarm / 6)
-    _check_large(bench, alarm / 6)
-    bits = Tags(1, 2, 1)
-    views = [_cut(bench, BitPool, bits, 4000, index) for index in range(16)]
-    if any(each.sum() != 2000 for each in views):
-        raise LawError("a pool of bits does not hold what was sent")
-
-
-def _check_seeds(bench: "Bench") -> None:
-    """Orders of one pool after the other never come again: they are not drawn from few seeds."""
-    deployment = bench.deployment("literal").of_shuffler
-    for kind, symbols, size in ((SymbolPool, 256, 40), (BoxPool, 256, 40), (BitPool, 2, 200)):
-        chunks, whole = set[bytes](), np.array([[size]])
-        for index in range(_ORDERS):
-            pool = _filled(kind, Tags(1, symbols, 1), size)
-            pool.cut(whole, deployment.stream(index, Role.SHUFFLER, 0))
-            chunks.add(pool.chunk(0, deployment.stream(index, Role.SHUFFLER, 1)))
-        # One of 40! or C(200, 100), above 2^159: no two agree but with chance 2^-135.
-        if len(chunks) < _ORDERS:
-            raise LawError(f"{kind.__name__}: of {_ORDERS:,} orders two are the same")
-
-
-def _check_large(bench: "Bench", alarm: float) -> None:
-    """Pools of bits beyond what is drawn at once: chunks of a view, and pieces of 10^9 places."""
-    bits, deployment = Tags(1, 2, 1), bench.deployment("literal").of_shuffler
-    for place, size in enumerate(_HUGE):
-        sizes = np.array([[size // 4], [size // 4], [size - 2 * (size // 4)]], np.int64)
-        found = np.empty((_PIECES, len(sizes)), np.int64)
-        for index in range(_PIECES):
-            pool = BitPool(bits)
-            pool.take(front(size, bits) + (size // 2).to_bytes(8, "little"))
-            pool.cut(sizes, deployment.stream(index, Role.ROUTER, place))
-            routed = (pool.routed(each, np.random.default_rng(0)) for each in range(len(sizes)))
-            found[index] = [int.from_bytes(each[-8:], "little") for each in routed]
-        first, law = _hypergeometric(size, size // 2, size // 4)
-        seen = np.clip(found[:, 1] - first, 0, len(law) - 1)
-        if against_spread([(seen, law)], alarm / 4):
-            raise LawError(f"ones in pieces of a pool of {size:,} bits: another spread")
-
-
-def _hypergeometric(size: int, ones: int, drawn: int) -> tuple[int, Floats]:
-    """The law of the ones that are drawn, 12 standard deviations to both sides, and its first.
-
-    Beyond that there is less than e^-71 of it (Hoeffding 1963), which is nothing to a float.
-    """
-    share = drawn / size
-    far = int(12 * math.sqrt(ones * share * (1 - share)))
-    k = np.arange(int(ones * share) - far, int(ones * share) + far)
-    # Ratios of neighbours: factorials of 10^9 would leave no digits.
-    steps = np.log((ones - k) / (k + 1.0) * ((drawn - k) / (size - ones - drawn + k + 1.0)))
-    law = np.exp(np.cumsum(steps) - np.cumsum(steps).max())
-    return int(k[0]) + 1, law / law.sum()
+        # 32: a binary digit of a place says which shard its user sends to.
+        yield "onion, two shards", OnionViewer(bench, small, 32, 2), small, 32, 20
 
 
 def _check_chunks(bench: "Bench", alarm: float) -> None:
@@ -300,40 +259,3 @@ def _check_chunks(bench: "Bench", alarm: float) -> None:
     check_lags(
         np.asarray(row[None, :_LAGGED] - 0.5, np.float64), 0.25, alarm / 2, "bits of a long chunk"
     )
-
-
-def _cut(
-    bench: "Bench",
-    kind: type[MessagePool],
-    randomizer: Randomizer,
-    size: int,
-    index: int,
-) -> NDArray[np.int64]:
-    """The symbols of a pool, chunk by chunk."""
-    deployment: Deployment = bench.deployment("literal").of_shuffler
-    pool, rng = _filled(kind, randomizer, size), deployment.stream(index, Role.SHUFFLER, 0)
-    # Of two sizes: chunks of one size could hide a place that is counted wrongly.
-    sizes = np.array([[size // 3], [size - 2 * (size // 3)], [size // 3]], np.int64)
-    pool.cut(sizes, rng)
-    found = []
-    for place in range(3):
-        chunk = pool.chunk(place, deployment.stream(index, Role.SHUFFLER, place + 1))
-        if kind is BoxPool:
-            row = read_boxes(chunk, randomizer)[1][0]
-            found.append(np.ascontiguousarray(row[:, -4:]).view(">u4").ravel().astype(np.int64))
-        else:
-            found.append(by_label(chunk, randomizer)[0].symbols.ravel().astype(np.int64))
-    return np.concatenate(found)
-
-
-def _filled(kind: type[MessagePool], randomizer: Randomizer, size: int) -> MessagePool:
-    """A pool of 0, 1, 2, ..., or of as many zeros as ones."""
-    pool, tags = kind(randomizer), np.arange(size)
-    if kind is BoxPool:
-        boxes = np.zeros((1, size, box_bytes(randomizer.alphabet)), np.uint8)
-        boxes[0, :, -4:] = tags.astype(">u4").view(np.uint8).reshape(-1, 4)
-        pool.add(boxes)
-    else:
-        symbols = tags % 2 if randomizer.alphabet.symbols == 2 else tags
-        pool.add(Messages.from_symbols(randomizer.alphabet, symbols.reshape(-1, 1, 1)))
-    return pool

@@ -3,6 +3,7 @@
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,14 @@ from scipy import stats
 
 from shuffle_sim.arrays import Floats, Values
 from shuffle_sim.auditing.bench import of_categories
+from shuffle_sim.auditing.conformance import LawError
 from shuffle_sim.data.population import Population, Unit
 from shuffle_sim.errors import ShuffleSimError
+from shuffle_sim.execution.inprocess import InProcessRuntime
 from shuffle_sim.execution.runtime import Runtime
 from shuffle_sim.execution.setup import suited
 from shuffle_sim.protocol.base import Protocol, RoundSpec
+from shuffle_sim.roles import Analyzer, Shuffler, UserShard
 from shuffle_sim.sampling.kernels import fortran
 from shuffle_sim.wire.frames import Frame, Kind, parse, split_frames
 from shuffle_sim.wire.messages import Tally
@@ -84,17 +88,33 @@ class RereadRows(Population):
         return self._inner.rows(start, stop)
 
 
+class Reference(InProcessRuntime):
+    """The roles of the package in this process, whatever a runtime would host in their place."""
+
+    def _apart(self) -> None:
+        known = self._deployment
+        self._shards = [UserShard(known, self._rows, blocks) for blocks in self._blocks]
+        shards = range(known.shuffler_shards)
+        self._shufflers = [Shuffler(known.of_shuffler, each) for each in shards]
+        self._analyzer = Analyzer(replace(known, entropy=0))
+
+
 class Watched:
     """What passes between the roles of a run."""
 
     def __init__(self) -> None:
         self.frames: dict[tuple[Any, ...], tuple[int, bytes]] = {}  # users in it, payload
-        self.tallies: list[NDArray[np.int64]] = []
+        self.views: list[Tally] = []
         self.entropies: list[int] = []
         self.sealed: list[Frame] = []
         self.keys: list[PublicKeys] = []
         self._kept = 0
         self._places: dict[tuple[Any, ...], int] = defaultdict(int)
+
+    @property
+    def tallies(self) -> list[NDArray[np.int64]]:
+        """Sums of the views, by round."""
+        return [np.asarray(each.sums) for each in self.views]
 
     def watch(self, host: Runtime) -> None:
         """Look at what its roles are given and give, from now on."""
@@ -107,8 +127,11 @@ class Watched:
             return handles
 
         def hosted(role: type, *arguments: Any) -> Any:
-            if not self.entropies and hasattr(arguments[0], "entropy"):
-                self.entropies.append(arguments[0].entropy)
+            if hasattr(arguments[0], "entropy"):
+                if not self.entropies:
+                    self.entropies.append(arguments[0].entropy)
+                if isinstance(role, type) and issubclass(role, Analyzer) and arguments[0].entropy:
+                    raise LawError("the analyzer is given entropy: it could draw what users drew")
             return put(host, role, *arguments)
 
         vars(host)["call"], vars(host)["host"] = called, hosted
@@ -116,7 +139,7 @@ class Watched:
     def _take(self, method: str, value: Any) -> None:
         first = value[0] if isinstance(value, tuple) and value else value
         if isinstance(tally := getattr(first, "tally", None), Tally):
-            self.tallies.append(np.asarray(tally.sums))
+            self.views.append(tally)
             return
         if isinstance(value, PublicKeys):
             self.keys.append(value)

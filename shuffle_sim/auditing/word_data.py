@@ -174,4 +174,5 @@ class WordData(Company):
             return self.inside
         bins = int(self.randomizer.bins)
         asked = np.arange(bins) if bins <= many else np.unique(rng.integers(0, bins, many))
+        asked = np.append(asked, self.randomizer.absent)
         return np.asarray(dense(self.randomizer.admit(asked.astype(float))[0]), np.float64)[:, None]

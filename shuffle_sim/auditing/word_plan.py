@@ -31,6 +31,7 @@ WORD_KINDS: tuple[CheckKind, ...] = (
     replace(
         _KIND["search"],
         looks_at="data all over the range, or categories: words watched, and the one sent most",
+        brief=True,
         samples=lambda b: "up to 300 data, 300 to 1,000 reports on each",
         power="noise left out for a twentieth of the range, or for a category",
     ),
@@ -62,6 +63,7 @@ WORD_KINDS: tuple[CheckKind, ...] = (
         *_OF_WORDS,
         "other noise where words are counted at once",
         applies=_counted,
+        brief=True,
     ),
     CheckKind(
         "each word of many users at once has its exact law",

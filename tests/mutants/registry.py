@@ -27,7 +27,7 @@ from shuffle_sim.protocol.base import Datum
 from shuffle_sim.sampling.randomness import Role
 
 from . import counting as c
-from . import edges, long_sums, sealing, seldom
+from . import edges, in_company, long_sums, sealing, seldom
 from . import orderings as o
 from . import planted as p
 from . import randomizers as r
@@ -418,5 +418,11 @@ _PLANTED = (
     Mutant("many words stay", "order", histogram, ("WordPool",), edges.many_words_stay),
     Mutant("only the first is charged", "hosted", descent, plant=seldom.first_charged_only),
     Mutant("gradients too long", "queries", descent, plant=edges.norms_of_gradients),
+    *(
+        Mutant(name, check, make, plant=plant, options=options)
+        for name, check, make, plant, options in in_company.PLANTED
+    ),
 )
+
+
 MUTANTS: tuple[Mutant, ...] = (*_of_randomizers(), *_PLANTED)

@@ -18,7 +18,7 @@ from shuffle_sim.auditing.evidence import (
     against_spread,
 )
 from shuffle_sim.auditing.orders import _ranks
-from shuffle_sim.auditing.viewing import _hypergeometric
+from shuffle_sim.auditing.pooling import _hypergeometric
 
 
 def compositions(size, cells):

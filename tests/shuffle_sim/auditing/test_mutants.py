@@ -11,19 +11,26 @@ from mutants import registry as known
 from mutants.clean import CLEAN, alarms
 from mutants.clean import CURATED as WITHOUT
 from mutants.curators import Thrice, curated
+from mutants.in_company import LATER
 from mutants.long_sums import buckets, floods
 from mutants.running import ASKED, caught, caught_curator, make
 
 from shuffle_sim.auditing import audit_central
+from shuffle_sim.auditing.bench import of_categories
+from shuffle_sim.auditing.checks import Checks
+from shuffle_sim.auditing.conformance import LawError
 from shuffle_sim.auditing.mechanism_law import check_mechanism
-from shuffle_sim.auditing.plan import KINDS
+from shuffle_sim.auditing.plan import FALSE_ALARM, KINDS, plan_of
 from shuffle_sim.auditing.word_plan import WORD_KINDS
+from shuffle_sim.auditing.words import WordChecks
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.execution.runtime import Runtime
 from shuffle_sim.privacy.mechanisms import L2Laplace, Laplace, LocalGaussian
 from shuffle_sim.protocol.randomizer import Randomizer
 from shuffle_sim.protocol.release import Release, Sensitivity
+from shuffle_sim.protocol.task import walked
 from shuffle_sim.registry import forget, register, registered_kinds
+from shuffle_sim.roles import Shuffler, UserShard
 from shuffle_sim.roles.pools import MessagePool
 from shuffle_sim.sampling.kernels import KERNELS
 from shuffle_sim.sampling.randomness import GENERATORS
@@ -164,3 +171,21 @@ def _subclasses(kind: type) -> set[type]:
 def test_no_two_mutants_have_one_name():
     assert max(Counter(each.name for each in MUTANTS).values()) == 1
     assert np.all([each.check for each in MUTANTS])
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("check", "make_it", "plant"), LATER, ids=lambda each: str(each)[:40])
+def test_defects_of_later_rounds_are_caught(check, make_it, plant, monkeypatch):
+    """A later round's randomizer is looked at by the same check."""
+    plant(monkeypatch)
+    protocol, failed = make_it(), list[str]()
+    for spec in list(walked(protocol))[1:]:
+        kind = WordChecks if of_categories(spec.randomizer) else Checks
+        bench = kind(protocol, spec, 7, 1000, FALSE_ALARM / 40, UserShard, Shuffler)
+        methods = {each.method for each, _ in plan_of(bench, brief=True)}
+        assert check in methods
+        try:
+            getattr(bench, check)()
+        except LawError as error:
+            failed.append(str(error))
+    assert failed
