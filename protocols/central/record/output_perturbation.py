@@ -7,6 +7,7 @@ the certificate in place of an expected gap, the sensitivity of the data part al
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -20,6 +21,7 @@ from protocols.central.record.minimum import (
     shown,
 )
 from protocols.central.record.output_bound import Bound, best_bound, noise_of
+from protocols.central.record.printed import printed
 from protocols.erm.adversarial import Perturbation, RobustRisk
 from protocols.erm.groups import GroupRisk
 from protocols.erm.one_vs_rest import OneVsRestRisk
@@ -166,45 +168,29 @@ class OutputPerturbation(OneRelease):
     def paper_for(cls, setting: Setting, choices: Choices) -> Self:
         """The paper's ridge, accuracy alpha and noise, for comparison; alpha is certified.
 
-        Its sensitivity 2 (L + ridge R)/(ridge n) is kept where it is above the tight one. Algorithm
-        6 and 8 are not private as printed (E7, E13): the mended noise is taken.
+        Which theorem or corollary they are of is in `choices`: the class of the objective, delta
+        and the solver decide. The printed sensitivity is kept where it is above the tight one.
+        Algorithm 6 and 8 are not private as printed (E7, E13): the mended noise is taken.
         """
         n, problem, privacy = setting.n, setting.problem, setting.privacy
-        given, d, epsilon = cls._own(choices), problem.d, privacy.epsilon
-        ratio = d / epsilon
+        kind, solver = cls._kind(problem), choices.get("solver", cls.solver)
+        make = partial(kind.of, problem, **cls._own(choices))
+        as_printed = printed(make, problem, n, privacy, solver)
+        noise: Noise = L2Laplace(privacy.epsilon, problem.d)
         if privacy.delta:
-            c = paper.c_delta(privacy.delta)
-            ratio = math.sqrt(d) * (c + math.sqrt(c * c + epsilon)) / epsilon
-        ridge = problem.ridge
-        if not ridge and not problem.loss.strong_convexity():
-            slope, size = problem.lipschitz, problem.domain.radius
-            beta = problem.loss.smoothness()
-            ridge = slope / size / math.sqrt(1 + n / ratio)  # Propositions 2.4, 2.5
-            if beta:  # Proposition 2.8
-                ridge = (beta * slope**2 / size**2) ** (1 / 3) * (ratio / n) ** (2 / 3)
-        risk = cls._kind(problem).of(problem, ridge, **given)
-        curved = risk.strong_convexity
-        kappa = (risk.smoothness + ridge) / curved if math.isfinite(risk.smoothness) else 1.0
-        alpha = risk.lipschitz**2 / (curved * n**2) * min(kappa * ratio**2, 1.0)
-        radius = math.sqrt(2 * alpha / curved)
-        noise: Noise = L2Laplace(epsilon, d)
-        if privacy.delta:
-            noise = Gaussian(paper.output_sigma(epsilon, privacy.delta))
-        why = {"ridge": f"{shown(ridge)}: paper", "alpha": f"{shown(alpha)}: Theorem 3.2"}
+            noise = Gaussian(paper.output_sigma(privacy.epsilon, privacy.delta))
         made = cls(
             n=n,
             problem=problem,
             privacy=privacy,
-            risk=risk,
+            risk=as_printed.risk,
             mechanism=noise,
-            radius=radius,
+            radius=as_printed.radius,
             projected=problem.domain.bounded,
-            solver=choices.get("solver", cls.solver),
-            choices=why,
+            solver=solver,
+            choices=as_printed.why,
         )
-        size = problem.domain.radius if problem.domain.bounded else risk.reach
-        steepest = risk.lipschitz + ridge * size
-        made.statistic = replace(made.statistic, printed=2 * steepest / (curved * n))
+        made.statistic = replace(made.statistic, printed=as_printed.sensitivity)
         return made
 
     @classmethod
