@@ -4,12 +4,12 @@ Who adds the noise is not known here: a curator, or the users' messages.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.problems.loss import Loss
 from shuffle_sim.arrays import Floats
 
 EDGES = 2.0 ** (np.arange(-20, 21) / 2)
@@ -19,8 +19,8 @@ SHARE = 0.1
 """Of the users that are asked in a pilot, where not given."""
 
 
-def bins_of(loss: Loss, radius: float, scale: float, rows: Floats) -> NDArray[np.int64]:
-    """The bin of each row's A, (users,).
+def bins_of(reach: Callable[[Floats], Floats], scale: float, rows: Floats) -> NDArray[np.int64]:
+    """The bin of each row's A, (users,); `reach` gives A.
 
     A row that is not finite counts in the lowest bin: it adds nothing to any gradient. An A beyond
     doubles counts in the highest.
@@ -28,11 +28,11 @@ def bins_of(loss: Loss, radius: float, scale: float, rows: Floats) -> NDArray[np
     rows = np.asarray(rows, np.float64)
     known: NDArray[np.bool_] = np.asarray(np.isfinite(rows).all(axis=1))
     with np.errstate(over="ignore"):
-        reach = loss.reach_norms(np.where(known[:, None], rows, 0.0), radius)
+        found = reach(np.where(known[:, None], rows, 0.0))
     # NaN after an overflow: such a row is long.
-    reach = np.where(known, np.nan_to_num(reach, nan=math.inf, posinf=math.inf), 0.0)
+    found = np.where(known, np.nan_to_num(found, nan=math.inf, posinf=math.inf), 0.0)
     # A value on an edge counts below it: edges are upper ones.
-    return np.asarray(np.searchsorted(scale * EDGES, reach))
+    return np.asarray(np.searchsorted(scale * EDGES, found))
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from protocols.problems.linear_loss import LinearLoss
 from protocols.problems.loss import Loss
 from protocols.problems.losses import MeanEstimation
 from protocols.problems.multiclass import Softmax
+from protocols.problems.public_rows import public_rows
 from shuffle_sim.arrays import Floats, Scaled, Values, dense, lengths
 from shuffle_sim.errors import ParameterError, positive
 
@@ -214,10 +215,14 @@ class ScaledSurrogate(Clipped):
 
 
 def row_norms(loss: Loss, d: int, rows: Floats, radius: float) -> Floats:
-    """A(z) = max(slope, 2 sqrt(beta(z))), (users,): what the moments of a scaled loss are of.
+    """A(z), (users,): what the moments are of, by which phases are planned.
 
-    That of `Softmax` is sqrt(2) ||x|| by both.
+    Of a clipped loss the largest gradient. Of a scaled one max(slope, 2 sqrt(beta(z))); that of
+    `Softmax` is sqrt(2) ||x|| by both.
     """
+    if clips_to_convex(loss):
+        return loss.reach_norms(rows, radius)
+    rows = bounded(rows)
     bends = np.asarray(loss.row_smoothness(rows), np.float64)
     return np.asarray(np.maximum(row_slopes(loss, d, rows, radius), 2 * np.sqrt(bends)))
 
@@ -278,17 +283,23 @@ def surrogate_of(
     return ScaledSurrogate(loss, clip, smoothing, radius)
 
 
-def demand_surrogate(loss: Loss) -> None:
-    """Refuse a loss that can neither be clipped nor scaled.
+def demand_surrogate(loss: Loss, d: int | None = None) -> None:
+    """Refuse a loss that can neither be clipped nor scaled, by rows made up where d is given.
 
     Raises:
         ParameterError: saying what would do.
     """
-    if not clips_to_convex(loss) and type(loss).row_smoothness is Loss.row_smoothness:
-        allowed = (
-            "one that declares clipping_is_convex (a LinearLoss or MeanEstimation), or states "
-            "row_smoothness, as Softmax does. For others take PureSGD, or ExponentialGrid (d <= 2)"
-        )
+    if clips_to_convex(loss):
+        return
+    allowed = (
+        "one that declares clipping_is_convex (a LinearLoss or MeanEstimation), or states a finite "
+        "row_smoothness, as Softmax does. For others take PureSGD, or ExponentialGrid (d <= 2)"
+    )
+    if type(loss).row_smoothness is Loss.row_smoothness:
+        raise ParameterError("loss", type(loss).__name__, allowed)
+    rows = None if d is None else public_rows(loss, d, lambda made: loss.check(made, d))
+    # With an infinite beta(z) every row has the factor 0, and nothing is learnt.
+    if rows is not None and not np.isfinite(loss.row_smoothness(rows)).any():
         raise ParameterError("loss", type(loss).__name__, allowed)
 
 

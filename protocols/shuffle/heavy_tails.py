@@ -120,7 +120,10 @@ class TailBins(Query):
 
     def __call__(self, rows: Floats) -> Floats:
         # One bin of length 1: the vector sum's norm bound holds without a clip.
-        return np.asarray(np.eye(BINS)[bins_of(self.loss, self.radius, self.scale, rows)])
+        def reach(rows: Floats) -> Floats:
+            return self.loss.reach_norms(rows, self.radius)
+
+        return np.asarray(np.eye(BINS)[bins_of(reach, self.scale, rows)])
 
 
 class Piloted(Then, Protocol[Any]):

@@ -115,7 +115,7 @@ class HeavyTailedERM(Steps, PureUnbounded[PhasedState]):
             ParameterError: naming the parameter, its value and what is allowed.
         """
         demand(problem, privacy)
-        demand_surrogate(problem.loss)
+        demand_surrogate(problem.loss, problem.d)
         demand_diameter(problem)
         for name, value, known in (("noise", noise, NOISES), ("solver", solver, SOLVERS)):
             one_of(name, value, known)
@@ -252,12 +252,13 @@ class PilotedERM(Then, HeavyTailedERM):
 
     def _demand_phases(self) -> None:
         """They come from the histogram."""
-        self.problem.loss.reach_norms(np.zeros((1, 1)), 1.0)  # refuses a loss without A(z)
+        if clips_to_convex(self.problem.loss):  # A(z) of a scaled one is computed
+            self.problem.loss.reach_norms(np.zeros((1, 1)), 1.0)  # refuses a loss without A(z)
 
     def stage(self, results: tuple[Any, ...]) -> Release | HeavyTailedERM | None:
         if not results:
-            radius, epsilon = self.problem.domain.radius, self.privacy.epsilon
-            histogram = PilotHistogram(self.problem.loss, radius, self.scale)
+            problem, epsilon = self.problem, self.privacy.epsilon
+            histogram = PilotHistogram(problem.loss, problem.d, problem.domain.radius, self.scale)
             counts = DiscreteLaplace(epsilon) if self.noise == "discrete" else Laplace(epsilon)
             return Release.of(Cohort.of(0, self.pilot), histogram, counts)
         if len(results) > 1:

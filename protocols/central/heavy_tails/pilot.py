@@ -20,6 +20,7 @@ from protocols.central.heavy_tails.plan import (
 from protocols.optimisation.tails import BINS, EDGES, Tails, bins_of
 from protocols.problems.loss import Loss
 from protocols.problems.moments import Moments
+from protocols.problems.surrogates import row_norms
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import integer, positive
 from shuffle_sim.protocol.release import Sensitivity, Statistic, Total
@@ -32,12 +33,14 @@ class PilotHistogram(Statistic):
     Rows that are not finite count as `bins_of` says.
 
     Attributes:
-        loss: states A of a row, `Loss.reach_norms`.
+        loss: gives A of a row, by `row_norms`.
+        d: parameters.
         radius: of the domain.
         scale: unit of the edges, public.
     """
 
     loss: Loss
+    d: int
     radius: float
     scale: float = 1.0
 
@@ -54,7 +57,9 @@ class PilotHistogram(Statistic):
 
     def part(self, rows: Floats) -> Floats:
         """Of some rows."""
-        bins = bins_of(self.loss, self.radius, self.scale, rows)
+        bins = bins_of(
+            lambda known: row_norms(self.loss, self.d, known, self.radius), self.scale, rows
+        )
         return np.bincount(bins, minlength=BINS).astype(float)
 
 

@@ -92,7 +92,7 @@ class PopLocalize(Steps, PureUnbounded[PhasedState]):
             ParameterError: naming the parameter, its value and what is allowed.
         """
         demand(problem, privacy)
-        demand_surrogate(problem.loss)
+        demand_surrogate(problem.loss, problem.d)
         demand_diameter(problem)
         moments = bounded_moments(problem) if moments is None else moments
         one_of("system", system, SYSTEMS)

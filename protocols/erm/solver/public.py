@@ -9,11 +9,11 @@ import numpy as np
 from protocols.erm.objective import Objective, as_point
 from protocols.erm.risk import Risk
 from protocols.erm.solver.minimise import demand_radius, solver_of
-from shuffle_sim.arrays import Floats
+from protocols.problems.public_rows import public_rows
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.wire.fingerprint import fingerprint
 
-_PROBE, _FAR = 40, 1e6  # public rows, and a radius that any certificate reaches
+_FAR = 1e6  # a radius that any certificate reaches
 
 _others: dict[str, Callable[[Objective], Any]] = {}
 
@@ -30,7 +30,7 @@ def named(solver: Any, risk: Risk) -> str:
         from sklearn.base import clone
 
         solver = clone(solver)  # what it was fitted to may be private, and the name is public
-    rows = _public(risk)
+    rows = public_rows(risk.loss, risk.d, risk.check)
     if rows is not None:
         _probe(solver, risk, risk.objective(rows))
     if isinstance(solver, str):
@@ -44,26 +44,6 @@ def named(solver: Any, risk: Risk) -> str:
 def solver_by(name: str) -> Any:
     """The solver that `named` gave the name."""
     return _others.get(name, name)
-
-
-def _public(risk: Risk) -> Floats | None:
-    """Rows that the loss takes, made up; None where it is not known what it takes."""
-    rng, columns = np.random.default_rng(0), risk.loss.columns(risk.d)
-    rows = rng.normal(size=(_PROBE, columns))
-    rows /= 2 * np.linalg.norm(rows, axis=1, keepdims=True)
-    rows *= min(1.0, getattr(risk.loss, "features", 1.0))
-    side = np.where(rows[:, 0] > 0, 1.0, -1.0) * min(1.0, getattr(risk.loss, "label_bound", 1.0))
-    # Labels -1 and +1, classes 0 and 1, labels and a group, none: one of them fits.
-    for last in ([side], [np.maximum(side, 0.0)], [side, np.zeros(_PROBE)], []):
-        made = np.column_stack([rows[:, : columns - len(last)], *last])
-        try:
-            risk.check(made)
-        except ParameterError as error:
-            if error.parameter == "loss":  # it is not what it states
-                raise
-            continue
-        return made
-    return None
 
 
 def _probe(solver: Any, risk: Risk, objective: Objective) -> None:

@@ -497,7 +497,7 @@ def test_a_run_that_stopped_goes_on_from_its_checkpoint(tmp_path):
 
 
 def test_the_pilots_histogram_moves_by_two():
-    histogram = PilotHistogram(Absolute(math.inf), 2.0)
+    histogram = PilotHistogram(Absolute(math.inf), 1, 2.0)
     rows = heavy(np.random.default_rng(8), 50, D + 1, False)
     counts = histogram.part(rows)
     assert counts.sum() == 50

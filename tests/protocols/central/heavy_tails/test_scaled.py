@@ -9,7 +9,9 @@ import pytest
 
 from protocols import HeavyTailedERM, L2Ball, PopLocalize, Problem
 from protocols.central.heavy_tails.clipped_minimiser import ClippedMinimiser
+from protocols.central.heavy_tails.pilot import PilotHistogram
 from protocols.central.heavy_tails.plan import HeavyTailedPhase
+from protocols.optimisation.tails import EDGES
 from protocols.problems import OneVsRestHinge, Softmax
 from protocols.problems.loss import Loss
 from protocols.problems.moments import Moments, kappa
@@ -345,3 +347,43 @@ def test_the_printed_algorithm_and_a_pilot_take_softmax():
     rows[7, -1] = 3.0
     with pytest.raises(ParameterError, match=r"data\[7\]"):
         run(HeavyTailedERM.calibrated(moments=MOMENTS, **common), rows)
+
+
+class Kinked(Joint):
+    """Its gradient jumps, and it says so of every row."""
+
+    def row_smoothness(self, rows):
+        return np.full(len(rows), math.inf)
+
+
+@pytest.mark.parametrize("kind", [HeavyTailedERM, PopLocalize])
+def test_kinks_of_ones_own_are_refused_before_every_row_counts_nothing(kind):
+    with pytest.raises(ParameterError, match=r"states a finite row_smoothness.*PureSGD"):
+        kind.calibrated(n=500, problem=problem_of(Kinked(), 4), privacy=PURE, moments=MOMENTS)
+
+
+class Unstated(Joint):
+    """Of its gradients nothing is stated but how smooth they are."""
+
+    reach_norms = Loss.reach_norms
+
+
+def test_a_pilot_counts_what_the_moments_of_a_scaled_loss_are_of():
+    """`row_norms`, which needs no statement of the loss and heeds no false one."""
+    rows = np.random.default_rng(5).standard_t(3, (3000, 4))
+    counts = [
+        PilotHistogram(loss, 4, 1.0).part(rows) for loss in (Unstated(), Joint(), Joint(1e-6))
+    ]
+    assert np.array_equal(counts[0], counts[1])
+    assert np.array_equal(counts[0], counts[2])
+    norms = row_norms(Unstated(), 4, rows, 1.0)
+    assert np.array_equal(counts[0][:-1], np.histogram(norms, [0.0, *EDGES])[0])
+    assert (norms >= 2 * np.hypot.reduce(rows[:, :2], axis=1) - 1e-9).all()
+    far = np.array([[1e308, 1.0, 0.0, 0.0]])
+    assert PilotHistogram(Unstated(), 4, 1.0).part(far)[-1] == 1
+
+    problem = problem_of(Unstated(), 4)
+    made = HeavyTailedERM.calibrated(n=3000, problem=problem, privacy=PURE, pilot=True)
+    found = run(made, rows, seed=1)
+    assert found.privacy.epsilon <= 1.0
+    assert np.isfinite(found.value).all()
