@@ -275,7 +275,7 @@ class OptimiserOptions:
     mechanism: str | None = option(
         None,
         "With --trust central: gradient (default), output, objective, gibbs or another name. "
-        "deletion-stability is a demonstration: 6 to 19 persons, at an epsilon of 8 and more.",
+        "deletion-stability is a demonstration: 6 to 19 persons at epsilon 8, delta 0.5.",
     )
     pure: bool = option(
         False, "Delta = 0, with --trust central. No shuffled view is pure.", "--pure"

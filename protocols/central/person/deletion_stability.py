@@ -159,11 +159,46 @@ def demand_range(privacy: Privacy) -> None:
         raise ParameterError("delta", privacy.delta, "above 0 and at most 1/2 in the theorem")
 
 
+def served(largest: int) -> range:
+    """Numbers of persons for which K removals can be tested; it may be empty.
+
+    2 K + 1 persons are removed of more, and at most `MOST_SUBSETS` subsets are listed.
+    """
+    most = 2 * largest + 1
+    end = most + 1
+    while sum(math.comb(end, count) for count in range(most + 1)) <= MOST_SUBSETS:
+        end += 1
+    return range(most + 1, end)
+
+
+def demand_served(n: int, privacy: Privacy, largest: int) -> None:
+    """Refuse a number of persons that the budget does not serve.
+
+    Raises:
+        ParameterError: naming the numbers that it serves, or budgets that serve some.
+    """
+    fit = served(largest)
+    if not fit:
+        allowed = (
+            f"larger: it tests {largest} removals, for which no number of persons is both above "
+            f"{2 * largest + 1} and few enough to list their subsets. (8, 0.5) serves 6 to 19 "
+            "persons, (8, 0.05) 10 to 14, as a demonstration; else take PhasedERM"
+        )
+        raise ParameterError("privacy", (privacy.epsilon, privacy.delta), allowed)
+    if n not in fit:
+        allowed = (
+            f"{fit[0]} to {fit[-1]} persons at ({privacy.epsilon:g}, {privacy.delta:g}), which "
+            f"tests {largest} removals, as a demonstration; else take PhasedERM"
+        )
+        raise ParameterError("n", n, allowed)
+
+
 class DeletionStability(Optimiser[Floats | None], CentralAlgorithm[Floats | None]):
     """DelOutputPert: a private test of stability, then the minimiser with noise, or nothing.
 
-    A demonstration, for 6 to 19 persons: all subsets are enumerated. At delta 0.05 it asks for an
-    epsilon of 8 and more, at 1e-3 of 12, at 1e-6 of 20. `PhasedERM` serves real budgets.
+    A demonstration: all subsets are enumerated, so a budget serves the numbers of persons of
+    `served` alone. At (8, 0.5) these are 6 to 19, at (8, 0.05) 10 to 14, and none at (8, 0.001).
+    `PhasedERM` serves real budgets.
 
     Formal guarantee: one tested release; any data. The result is the problem's start where the test
     fails.
@@ -201,16 +236,7 @@ class DeletionStability(Optimiser[Floats | None], CentralAlgorithm[Floats | None
         positive("ridge", problem.ridge)
         demand_bounded(problem)
         demand_slope(problem)
-        most = 2 * mechanism.largest + 1
-        if n <= most:
-            raise ParameterError("n", n, f"above 2 K + 1 = {most}: so many are removed")
-        subsets = sum(math.comb(n, count) for count in range(most + 1))
-        if subsets > MOST_SUBSETS:
-            allowed = (
-                f"such that at most {MOST_SUBSETS} subsets of up to {most} are enumerated: 6 to 19 "
-                "persons at an epsilon of 8 and more, as a demonstration; else take PhasedERM"
-            )
-            raise ParameterError("n", n, allowed)
+        demand_served(self.n, privacy, mechanism.largest)
         risk = Risk(problem.loss, problem.ridge, shape_of(problem.domain))
         check_radius(risk, n * problem.records, _RADIUS)
         self._statistic = StableMinimiser(
@@ -227,14 +253,12 @@ class DeletionStability(Optimiser[Floats | None], CentralAlgorithm[Floats | None
     def calibrated_for(cls, setting: Setting, choices: Choices) -> Self:
         """With the width that i.i.d. records reach with probability 0.999.
 
-        For a dozen persons or so, a problem with a ridge, and an epsilon or delta large enough that
-        few removals are tested.
+        For a problem with a ridge, and a number of persons that the budget serves.
         """
         n, problem, privacy = setting.n, setting.problem, setting.privacy
         mechanism = TestedGaussian.calibrated(privacy)
         K, strong = mechanism.largest, positive("ridge", problem.ridge)
-        if n <= 2 * K + 1:
-            raise ParameterError("n", n, f"above 2 K + 1 = {2 * K + 1}: so many are removed")
+        demand_served(n, privacy, K)
         # McDiarmid for all n persons at once ("Radii"); the width is then that of
         # `certified_width`.
         gamma = problem.spread * (1 + math.sqrt(2 * math.log(n / FAIL)))

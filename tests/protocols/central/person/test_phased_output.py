@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import re
 from itertools import combinations
 
 import numpy as np
@@ -451,8 +452,37 @@ def test_what_they_cannot_have_is_refused():
     with pytest.raises(ParameterError, match="ridge"):
         DeletionStability.calibrated(n=8, problem=problem, privacy=Privacy(4.0, 0.3))
     strong = dataclasses.replace(problem, ridge=0.5)
-    with pytest.raises(ParameterError, match="n = 8"):
-        DeletionStability.calibrated(n=8, problem=strong, privacy=PRIVACY)
-    with pytest.raises(ParameterError, match="take PhasedERM"):
-        DeletionStability.calibrated(n=500, problem=strong, privacy=PRIVACY)
+    for n in (8, 184, 500):
+        with pytest.raises(ParameterError, match=r"privacy = \(2.0, 1e-06\).* take PhasedERM"):
+            DeletionStability.calibrated(n=n, problem=strong, privacy=PRIVACY)
     assert math.isfinite(PhasedERM.calibrated(n=300, problem=strong, privacy=PRIVACY).bound)
+
+
+@pytest.mark.parametrize(
+    ("privacy", "least", "most"),
+    [((8.0, 0.5), 6, 19), ((8.0, 0.05), 10, 14), ((1.0, 0.5), 14, 14), ((20.0, 1e-6), 14, 14)],
+)
+def test_the_refusal_of_few_or_many_persons_names_all_that_fit(privacy, least, most):
+    problem = Problem(Logistic(), L2Ball(2, 1.0), 0.5, records=4)
+
+    def asked(n):
+        return DeletionStability.calibrated(n=n, problem=problem, privacy=Privacy(*privacy))
+
+    for n in range(2, 60):
+        if least <= n <= most:
+            assert asked(n).n == n
+        else:
+            with pytest.raises(ParameterError, match=f"n = {n}: must be {least} to {most} persons"):
+                asked(n)
+
+
+def test_hinge_is_taken_and_no_other_budget_is_named_than_one_that_serves():
+    problem = Problem(Hinge(), L2Ball(2, 1.0), 0.5, records=4)
+    with pytest.raises(ParameterError) as refused:
+        DeletionStability.calibrated(n=184, problem=problem, privacy=Privacy(1.0, 1e-6))
+    found = re.findall(r"\((\d), (0\.\d+)\) (?:serves )?(\d+) to (\d+)", str(refused.value))
+    assert len(found) == 2
+    for epsilon, delta, least, most in found:
+        privacy = Privacy(float(epsilon), float(delta))
+        for n in (int(least), int(most)):
+            assert DeletionStability.calibrated(n=n, problem=problem, privacy=privacy).n == n
