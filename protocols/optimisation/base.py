@@ -167,6 +167,9 @@ class Optimiser(Calibrated, Algorithm[StateT, Any], Generic[StateT]):
         """The proven bound for the noise expected in a setting, before any bits are searched."""
         return cls.calibrated_for(setting, choices).bound
 
+    printed_power: ClassVar[tuple[float, float]] = (1.0, 1.0)
+    """Highest power of the distance D in `printed_gap`: of smooth losses, and of kinks."""
+
     @classmethod
     def printed_gap(cls, setting: Setting) -> float:
         """The paper's rate of the expected gap, its unstated constant taken as 1.

@@ -248,13 +248,13 @@ class Phases(PhaseChain):
         """k phases of n/k users each, with the printed parameters of `optimiser`.
 
         k = 1 + ceil(log_r log_2 n). The proof has gap_{i+1} <= gap_i^(1/r) in units of the last
-        one, with r = 2 for kinks and 5/3 without, from at most n. D_1 = min(D, 2 L/lambda) and
-        D_{i+1} = sqrt(2 gap_i/lambda): by the phase's bound, or else by the theorem's rate.
+        one, from at most n: r = 2/p with D^p in the gap. D_1 = min(D, 2 L/lambda) and D_{i+1} =
+        sqrt(2 gap_i/lambda): by the phase's bound, or else by the theorem's rate.
 
         Source: Cheu et al. (2022), Theorem 4.8, the end of Theorem 4.9, and Theorem C.3, 3 and 4.
         """
-        optimiser, root = cls._demand(setting, choices), 5 / 3 if setting.problem.smooth else 2.0
-        printed = 1 + math.ceil(math.log(math.log2(max(setting.n, 4)), root))
+        optimiser, n, kinks = cls._demand(setting, choices), setting.n, not setting.problem.smooth
+        printed = 1 + math.ceil(math.log(math.log2(max(n, 4)), 2 / optimiser.printed_power[kinks]))
         k = integer("phases", choices.choose("phases", printed, "1 + ceil(log_r log_2 n)"))
         if setting.n < k:
             raise ParameterError("n", setting.n, f"at least {k}: a user for each phase")

@@ -78,6 +78,8 @@ class ShuffleACSA(FirstOrder[AcceleratedState]):
         schedule, smoothing = schedule_for(setting, choices, batch, rounds, noise)
         return cls.made(setting, mean, choices, schedule=schedule, smoothing=smoothing)
 
+    printed_power = (6 / 5, 1.0)
+
     @classmethod
     def printed_gap(cls, setting: Setting) -> float:
         """Theorem 4.3, or 4.7 for a loss with kinks."""

@@ -148,6 +148,19 @@ class AcceleratedPhasedERM(PhaseChain, CentralAlgorithm[PhasedState]):
         self.rounds = sum(phase.rounds for phase in phases)
         demand_disjoint(self.n, (phase.cohort for phase in phases))
 
+    @classmethod
+    def paper_for(cls, setting: Setting, choices: Choices) -> Self:
+        """Refused: Algorithm 3 as printed runs for no n that people have.
+
+        Raises:
+            ParameterError: always, with the reason.
+        """
+        allowed = (
+            "calibrated: Algorithm 3 as printed draws K_i persons of n_i in a step. K_i is above "
+            "n_i for every n that people run, and such samples have no proof of privacy"
+        )
+        raise ParameterError("hyper", "paper", allowed)
+
     @property
     def rounds_per_user(self) -> int:
         return max(phase.rounds_per_user for phase in self.phases)

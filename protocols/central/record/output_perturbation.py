@@ -240,10 +240,10 @@ def accuracy(risk: Risk, n: int) -> float:
 
 
 class TiltedERM(OutputPerturbation):
-    """Output perturbation of tilted empirical risk (Algorithm 7); `tilt` is above 0.
+    """Output perturbation of tilted empirical risk (Algorithm 1, Theorems 5.1 and 5.2).
 
-    Parameters are those of `OutputPerturbation`, and `tilt`. Formal guarantee: as there, with D =
-    (2 L/ridge) C/(n - 1 + C), C = e^(tilt * spread of the losses at one w).
+    Parameters are those of `OutputPerturbation`, and `tilt`, above 0. Formal guarantee: as there,
+    with D = (2 L/ridge) C/(n - 1 + C), C = e^(tilt * spread of the losses at one w).
     """
 
     kind, own_objective = TiltedRisk, True
@@ -255,7 +255,7 @@ class TiltedERM(OutputPerturbation):
 
 
 class AdversarialERM(OutputPerturbation):
-    """Output perturbation of adversarial training (Algorithm 8) of a linear model.
+    """Output perturbation of adversarial training (Algorithm 7) of a linear model.
 
     Parameters are those of `OutputPerturbation`, and `norm`, `radius` and `corners` of a
     `Perturbation`. Formal guarantee: as there, with the slopes of the perturbed rows.
@@ -270,7 +270,7 @@ class AdversarialERM(OutputPerturbation):
 
 
 class SaddleERM(OutputPerturbation):
-    """Output perturbation of a saddle problem: of a `Payoff`, or the worst mixture of groups.
+    """Output perturbation of a saddle problem (Algorithm 8): a `Payoff`, or the worst groups.
 
     Parameters are those of `OutputPerturbation`, and `concavity` and `weights` of a `SaddleRisk`;
     the loss is a `Payoff`, or a `Grouped` with rows (x, y, group). Formal guarantee: as there, with
@@ -295,6 +295,9 @@ class SaddleERM(OutputPerturbation):
 
     @classmethod
     def _kind(cls, problem: Problem) -> type[Risk]:
+        if problem.loss.smoothness() is None:
+            allowed = "smooth, such as Grouped(Logistic(), 2): a saddle point of kinks has no proof"
+            raise ParameterError("loss", problem.loss, allowed)
         return SaddleRisk if isinstance(problem.loss, Payoff) else GroupRisk
 
     @classmethod

@@ -184,6 +184,8 @@ class PanPrivateACSA(Optimiser[AcceleratedState], CentralAlgorithm[AcceleratedSt
         unit = Gaussian.calibrated(setting.privacy).noise_multiplier
         return cls._chosen(setting, choices, unit, "analytic Gaussian")
 
+    printed_power = (6 / 5, 1.0)
+
     @classmethod
     def printed_gap(cls, setting: Setting) -> float:
         """Theorem C.3, parts 1 and 2."""

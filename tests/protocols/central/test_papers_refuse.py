@@ -42,6 +42,16 @@ REFUSED = [
     (lambda: asked("LinearTimePhasedSGD", p.Logistic(), PURE, records=8), r"delta = 0\.0: must be"),
     (lambda: asked("ShuffleACSA", p.Logistic(), PURE), r"delta = 0\.0"),
     (lambda: asked("DeletionStability", p.Logistic(), Privacy(8.0, 0.5), n=100), "6 to 19 persons"),
+    (
+        lambda: p.AcceleratedPhasedERM.paper(
+            n=3000, problem=p.Problem(p.Logistic(), BALL, records=8), privacy=USUAL
+        ),
+        "K_i is above n_i for every n",
+    ),
+    (
+        lambda: asked("SaddleERM", p.Grouped(p.Hinge(), 2), PURE),
+        r"must be smooth, such as Grouped\(",
+    ),
     (lambda: asked("SaddleERM", p.Logistic(), PURE), r"must be Grouped\("),
     (lambda: p.Polytope([[1, 0], [-1, 0], [0, 1], [0, -1]], [-1, -1, 1, 1]), "it is empty or flat"),
     (lambda: p.Polytope([[1, 0]], [1]), "must be of a bounded set"),

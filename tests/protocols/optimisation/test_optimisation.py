@@ -584,6 +584,14 @@ def test_printed_phases_run_and_meet_the_proven_bound():
     assert shuffled.rounds_per_user == 1
 
 
+@pytest.mark.parametrize("loss", [Logistic(), Hinge()])
+def test_printed_phases_of_descent_are_as_few_for_smooth_losses(loss):
+    """P_GD's gap is linear in D, so its recursion is that of kinks: sqrt(gap) E."""
+    problem, privacy = Problem(loss, L2Ball(D, 1.0), ridge=0.1), Privacy(0.9, 1e-6)
+    made = Phased.paper(n=3000, problem=problem, privacy=privacy, optimiser=ShuffleGD)
+    assert len(made.phases) == recursion(3000, 2.0) == 5
+
+
 def test_no_paper_runs_other_phases():
     common = {"n": 3000, "privacy": PRIVACY, "optimiser": ShuffleSGD}
     ridged = Problem(Logistic(), L2Ball(D, 1.0), ridge=0.1)
