@@ -130,6 +130,40 @@ def test_records_of_a_person_help_where_the_center_is_carried(printed):
     assert abs(slopes[1]) < 0.1
 
 
+def fitted(line):
+    """(slope, promised, excess at each size), of a line that a study prints."""
+    slope, promised, excess = re.search(
+        r"slope (\S+) ± \S+, promised (\S+) \((.+)\)", line
+    ).groups()
+    return float(slope), float(promised), [float(each) for each in excess.split(", ")]
+
+
+@pytest.mark.full
+def test_the_extensions_study_has_the_promised_slopes(printed):
+    """Seeds are fixed; slopes as measured are within 0.03 of those promised."""
+    lines = printed("persons.py", "extension", "--quick").splitlines()
+    assert [line.split(", in")[0] for line in lines] == [
+        f"{loss}, {center}" for loss in ("quadratic", "linear") for center in ("carried", "fixed")
+    ]
+    for slope, promised, excess in map(fitted, lines):
+        assert abs(slope - promised) < 0.1
+        assert min(excess) > 0
+
+
+@pytest.mark.full
+def test_the_study_of_phases_falls_with_persons_and_with_records(printed):
+    """In n faster than promised while few; in m -0.42 for -0.5; each size is nearer."""
+    lines = printed("persons.py", "accelerated", "--quick").splitlines()
+    names = "accelerated, in n", "accelerated, in m", "linear time, in n"
+    for line, name, (least, most) in zip(
+        lines, names, ((-1.8, -1.0), (-0.55, -0.35), (-1.6, -0.5)), strict=True
+    ):
+        assert line.startswith(name)
+        slope, _, excess = fitted(line)
+        assert least < slope < most
+        assert excess == sorted(excess, reverse=True)
+
+
 @pytest.mark.full
 def test_batches_of_persons_keep_their_bounds(printed):
     words = "batches", "--quick", "--seeds", "2"
