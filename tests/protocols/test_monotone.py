@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-import scipy
-from papers import CALLS, PLANNED, asked, made, records
+from papers import CALLS, PLANNED, error, excess, kind_of, least, made, on_rows, records, value
 
 import protocols
 from protocols import L2Ball, Logistic, Moments, PanPrivateACSA, Problem, ShuffleACSA
@@ -21,7 +20,6 @@ from protocols.erm import Grouped
 from protocols.optimisation.base import Optimiser
 from shuffle_sim import ParameterError, Privacy, run
 from shuffle_sim.data.population import Unit
-from shuffle_sim.protocol.release import CentralAlgorithm
 from shuffle_sim.registry import names, registered
 
 NS, RECORDS, EPSILONS = (300, 3000, 30_000), (8, 80, 800), (0.3, 1.0, 3.0)
@@ -50,13 +48,6 @@ MORE = (
     "p.UserLevelACSA.calibrated(**some, problem=persons, privacy=usual)",
 )
 """What has a bound, and is no item of a paper."""
-SEEN = {
-    *("AdversarialERM", "DeletionStability", "ExponentialMechanism", "Gibbs"),
-    *("LocalisedExponential", "ObjectivePerturbation", "OutputPerturbation", "PhasedERM"),
-    *("SaddleERM", "TiltedERM"),
-}
-"""Whose bound is of the loss on the rows themselves, unless `population` is asked for; others' is
-of new rows."""
 
 
 def optimisers() -> dict[str, type[Any]]:
@@ -111,10 +102,6 @@ def of_kind(kind: type[Any]) -> list[str]:
     return rises(lambda *point: bound_of(kind, *point), BASE, axes)
 
 
-def kind_of(call: str) -> str:
-    return call.split(".")[1]
-
-
 OURS = [
     call
     for call in (*CALLS, *MORE)
@@ -164,47 +151,6 @@ def test_what_promises_nothing_says_so(name):
     assert bound_of(optimisers()[name], *BASE) in (None, math.inf)
 
 
-def value(algorithm: Any, rows: Any, theta: Any) -> float:
-    """What is minimised, of its own or the problem's, without a ridge that was added."""
-    if not algorithm.own_objective:
-        return algorithm.problem.risk(theta, rows)
-    more = algorithm.risk.ridge - algorithm.problem.ridge
-    return algorithm.risk.objective(rows).value(theta) - more / 2 * float(theta @ theta)
-
-
-def least(algorithm: Any, rows: Any) -> float:
-    """Over the domain; twice, as kinks may hold a search up."""
-
-    def at(point: Any) -> float:
-        return value(algorithm, rows, algorithm.problem.domain.project(point))
-
-    options, found = {"xatol": 1e-7, "fatol": 1e-12, "maxiter": 2000}, algorithm.problem.origin
-    for _ in range(2):
-        found = scipy.optimize.minimize(at, found, method="Nelder-Mead", options=options).x
-    return at(found)
-
-
-def excess(algorithm: Any, seeds: int, *, seen: bool) -> Any:
-    """Of runs on rows drawn i.i.d. of 4,000: on these rows, or on all."""
-    pool, found = records(algorithm, 4000), []
-    size, best = (
-        algorithm.users * algorithm.problem.records,
-        0.0 if seen else least(algorithm, pool),
-    )
-    options = {} if isinstance(algorithm, CentralAlgorithm) else {"fidelity": "aggregate"}
-    for seed in range(seeds):
-        rows = pool[np.random.default_rng(seed).integers(len(pool), size=size)]
-        theta = np.asarray(run(algorithm, asked(algorithm, rows), seed=seed, **options).value)
-        where = rows if seen else pool
-        found.append(value(algorithm, where, theta) - (least(algorithm, rows) if seen else best))
-    return np.array(found)
-
-
-def error(found: Any) -> float:
-    """Of the mean."""
-    return float(found.std(ddof=1) / math.sqrt(len(found)))
-
-
 @pytest.mark.full
 @pytest.mark.filterwarnings("ignore::shuffle_sim.errors.WeakPrivacyWarning")
 @pytest.mark.parametrize("call", [call for call in OURS + PROMISED if "Sum" not in call])
@@ -213,8 +159,7 @@ def test_the_mean_excess_of_20_seeds_is_below_the_bound(call):
     algorithm = made(call)
     if algorithm.users > PLANNED:  # its kind is in another call, too
         return
-    seen = kind_of(call) in SEEN and "population=True" not in call
-    found = excess(algorithm, 20, seen=seen)
+    found = excess(algorithm, 20, seen=on_rows(call))
     assert found.mean() - 4 * error(found) <= algorithm.bound < math.inf
 
 
