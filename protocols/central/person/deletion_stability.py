@@ -258,6 +258,7 @@ class DeletionStability(Optimiser[Floats | None], CentralAlgorithm[Floats | None
         n, problem, privacy = setting.n, setting.problem, setting.privacy
         mechanism = TestedGaussian.calibrated(privacy)
         K, strong = mechanism.largest, positive("ridge", problem.ridge)
+        demand_slope(problem)  # no number of persons helps without
         demand_served(n, privacy, K)
         # McDiarmid for all n persons at once ("Radii"); the width is then that of
         # `certified_width`.
