@@ -57,7 +57,7 @@ class Calibrated(ABC):
     """Attributes of the `Setting` that may be given to `calibrated`."""
     bounded: ClassVar[bool] = True
     """Whether gradients must have a bound; else a clip is chosen by moments."""
-    rests_on_loss: ClassVar[bool] = False
+    rests_on_loss: bool = False
     """Whether privacy takes convexity or constants of the loss, where no clip enforces them."""
 
     @classmethod

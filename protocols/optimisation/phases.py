@@ -312,10 +312,7 @@ class CuratedPhases(Phases, CentralAlgorithm[PhasedState]):
         super().__post_init__()
         every = [words for phase in self.phases for words in phase.assumptions]
         self.assumptions = tuple(dict.fromkeys(every))
-
-    @property
-    def believed(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(words for phase in self.phases for words in phase.believed))
+        self.rests_on_loss = any(phase.rests_on_loss for phase in self.phases)
 
 
 class Phased(Phases, Protocol[PhasedState]):
