@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from shuffle_sim.arrays import Floats, dense
 from shuffle_sim.auditing.asked_runs import AskedRuns
 from shuffle_sim.auditing.bench import far
+from shuffle_sim.auditing.canaries import canaries, whole_runs
 from shuffle_sim.auditing.conformance import LawError
-from shuffle_sim.auditing.empirical import Seen, canaries, whole_runs
+from shuffle_sim.auditing.empirical import Seen
 from shuffle_sim.auditing.joint import JointLaw
 from shuffle_sim.auditing.plan import CheckStep, Planned
 from shuffle_sim.auditing.sealed import SEALS

@@ -29,9 +29,10 @@ from protocols.sums.binomial import BinomialRandomizer
 from shuffle_sim import Guarantee, ParameterError, Privacy
 from shuffle_sim.auditing.asked import Asked
 from shuffle_sim.auditing.audit import audit, others
+from shuffle_sim.auditing.canaries import canaries, whole_runs
 from shuffle_sim.auditing.checks import Checks
 from shuffle_sim.auditing.conformance import LawError
-from shuffle_sim.auditing.empirical import canaries, gaussian_estimate, whole_runs
+from shuffle_sim.auditing.empirical import gaussian_estimate
 from shuffle_sim.auditing.plan import plan_of
 from shuffle_sim.auditing.scores import ranked
 from shuffle_sim.auditing.sequences import check_places
