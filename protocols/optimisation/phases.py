@@ -120,9 +120,12 @@ class Steps(PhaseChain):
 
 
 def halves(n: int, count: int) -> list[int]:
-    """Users of each phase: n/2, n/4, ..., and the last takes the rest."""
-    sizes = [n >> (at + 1) for at in range(count - 1)]
-    return [*sizes, n - sum(sizes)]
+    """Users of each phase: n/2, n/4, ..., and the last is as large as the one before.
+
+    Fewer than `count` are left over. A last phase that took them would shrink where n grows by
+    one, as from 3, 1, 3 at n = 7 to 4, 2, 2; so no size falls with n, and no bound rises.
+    """
+    return [n >> min(at + 1, count - 1) for at in range(count)]
 
 
 def demand_disjoint(n: int, cohorts: Iterable[Cohort]) -> None:
@@ -345,7 +348,7 @@ def _chained(
 
 
 def _sizes(n: int, k: int, r: float) -> list[int]:
-    """Groups proportional to r^i that use all n users; 1e-9: an edge may round below n."""
+    """Groups proportional to r^i, each rounded down by itself: no size falls where n grows."""
     weights = np.power(r, np.arange(k))
-    edges = np.floor(np.append(0.0, np.cumsum(weights)) / weights.sum() * n + 1e-9).astype(int)
-    return [int(size) for size in np.diff(edges)]
+    # 1e-9: a whole number may round below itself.
+    return [int(size) for size in np.floor(weights / weights.sum() * n + 1e-9)]

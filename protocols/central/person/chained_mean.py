@@ -51,9 +51,15 @@ class ChainedMean(Mechanism[Floats]):
 
     @classmethod
     def calibrated(
-        cls, total: float, points: int, d: int, reach: float, spread: float
+        cls,
+        total: float,
+        points: int,
+        d: int,
+        reach: float,
+        spread: float,
+        beyond: float = 0.0,
     ) -> "ChainedMean":
-        """With the rounds that leave the least noise.
+        """With the rounds that leave the least noise, and what they clip.
 
         Args:
             total: noise multiplier of all rounds together.
@@ -61,6 +67,7 @@ class ChainedMean(Mechanism[Floats]):
             d: coordinates of a point.
             reach: rho_0, within which all points surely are.
             spread: tau, how far from their mean points are nearly always.
+            beyond: what all rounds but the first take away of the mean by clipping.
         """
         # A standard Gaussian vector is longer with probability FAIL at most (theory, "Radii").
         long = math.sqrt(d) + math.sqrt(2 * math.log(1 / FAIL))
@@ -76,7 +83,8 @@ class ChainedMean(Mechanism[Floats]):
             for _ in range(rounds - 1):
                 ratios.append(min(ratios[-1], spread / reach + a * ratios[-1]))
             # Only the last round's noise is left in the result.
-            best = min(best, (math.sqrt(rounds) * ratios[-1], tuple(ratios)))
+            noise = 2 * reach * math.sqrt(d * rounds) * total * ratios[-1] / points
+            best = min(best, (noise + (beyond if rounds > 1 else 0.0), tuple(ratios)))
         return cls(points, best[1], total)
 
     @property
