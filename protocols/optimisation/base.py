@@ -62,7 +62,7 @@ class Calibrated(ABC):
 
     @classmethod
     def calibrated(cls, *, n: int, problem: Problem, privacy: Privacy, **given: Any) -> Self:
-        """The parameters with the smallest proven bound for the noise really used.
+        """The parameters with the smallest proven bound for the noise that is planned.
 
         Args:
             n: users.

@@ -120,11 +120,8 @@ class Steps(PhaseChain):
 
 
 def halves(n: int, count: int) -> list[int]:
-    """Users of each phase: n/2, n/4, ..., and the last is as large as the one before.
-
-    Fewer than `count` are left over. A last phase that took them would shrink where n grows by
-    one, as from 3, 1, 3 at n = 7 to 4, 2, 2; so no size falls with n, and no bound rises.
-    """
+    """Users of each phase: n/2, n/4, ..., and the last is as large as the one before."""
+    # Some are left over. A last phase that took them would shrink from n = 7 (3, 1, 3) to n = 8.
     return [n >> min(at + 1, count - 1) for at in range(count)]
 
 

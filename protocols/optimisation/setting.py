@@ -34,6 +34,7 @@ ADAPTABLE = (
 """Attributes of a `Setting` that optimisers of the shuffle model adapt to."""
 
 _mu_of = lru_cache(gaussian.mu_of)
+_APART = 1.02  # numbers of rounds that are tried
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,17 +114,23 @@ class Setting:
     ) -> tuple[int, int, float]:
         """(batch, rounds, bound): the smallest of `bound(batch, rounds)`, every user asked once.
 
-        Tried is what is given, else rounds on a geometric grid.
+        Tried is what is given, else rounds on a geometric grid: the same for all n, so what is
+        tried for few users is tried for more, in batches that are no smaller.
         """
         batch, rounds = choices["batch"], choices["rounds"]
         if batch is None and rounds is None:
-            # At n = 10^4 they are 2 % apart.
-            times = np.unique(np.geomspace(1, self.n, 500).round()).astype(int).tolist()
-            tried = [(self.n // t, t) for t in times]
+            tried = [(self.n // t, t) for t in powers(_APART, self.n)]
         else:
             tried = [batching(self.n, batch, rounds)]
         value, ((batch, rounds),) = least(lambda each: bound(*each), tried)
         return batch, rounds, value
+
+
+def powers(ratio: float, most: int) -> list[int]:
+    """Whole numbers next to the powers of a ratio, from 1 to at most `most`."""
+    count = math.ceil(math.log(most) / math.log(ratio)) + 1
+    found = np.unique((ratio ** np.arange(count)).round().astype(int)).tolist()
+    return [each for each in found if each <= most]
 
 
 def batching(n: int, batch: int | None, rounds: int | None) -> tuple[int, int]:

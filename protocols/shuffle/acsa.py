@@ -71,7 +71,7 @@ class ShuffleACSA(FirstOrder[AcceleratedState]):
     def calibrated_for(cls, setting: Setting, choices: Choices) -> Self:
         batch, rounds, bound = cls.best(setting, choices)
         mean = NoisyMean.calibrated_for(setting, batch)
-        noise = mean.squared_noise_in(setting)
+        noise = mean.bounded_noise_in(setting)
         choices.choose("trust", setting.trust, f"rho = {math.sqrt(noise):.4g}")
         choices.choose("batch", batch, f"smallest proven bound {bound:.4g}")
         choices.choose("rounds", rounds, "floor(n / batch), each user asked once")

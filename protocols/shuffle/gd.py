@@ -19,6 +19,7 @@ from shuffle_sim.privacy.bounds import paper
 from shuffle_sim.privacy.guarantee import Privacy
 
 _SLACK = 1.05  # of the bound, for fewer rounds
+_ROUNDS = np.unique(np.geomspace(1, MAX_ROUNDS, 60).round().astype(int)).tolist()
 _FRACTIONS = np.geomspace(1e-6, 0.95, 300)
 """Of 1/beta that are tried as steps."""
 
@@ -83,7 +84,10 @@ class ShuffleGD(Averaged):
 
     @classmethod
     def best(cls, setting: Setting, choices: Choices) -> tuple[int, int, float]:
-        """The fewest rounds whose bound is within 5 % of the best up to MAX_ROUNDS."""
+        """The fewest rounds whose bound is within 5 % of the best; and the best with these 5 %.
+
+        Their own bound lies anywhere in between. It may rise where more users allow fewer rounds.
+        """
         n, problem, distance = setting.n, setting.problem, setting.distance
 
         def bound(rounds: int) -> float:
@@ -91,24 +95,25 @@ class ShuffleGD(Averaged):
             return cls.best_step(problem, n, distance, rounds, noise)[1]
 
         if (rounds := choices["rounds"]) is None:
-            tried = np.unique(np.geomspace(1, min(n, MAX_ROUNDS), 60).round().astype(int)).tolist()
+            allowed = min(n, setting.max_rounds_per_user)
+            tried = [t for t in _ROUNDS if t <= allowed] or [1]
             bounds = {t: bound(t) for t in tried}
             most = _SLACK * min(bounds.values())
-            fewest = next(t for t in tried if bounds[t] <= most)
-            rounds = min(fewest, setting.max_rounds_per_user)
+            return n, next(t for t in tried if bounds[t] <= most), most
         return n, integer("rounds", rounds), bound(rounds)
 
     @classmethod
     def calibrated_for(cls, setting: Setting, choices: Choices) -> Self:
         choices.choose("batch", setting.n, "everybody, in every round")
-        (n, rounds, _), problem = cls.best(setting, choices), setting.problem
+        (n, rounds, most), problem = cls.best(setting, choices), setting.problem
         mean = NoisyMean.calibrated_for(setting, n, rounds)
-        noise = mean.squared_noise_in(setting, rounds)
+        noise = mean.bounded_noise_in(setting, rounds)
         best, bound = cls.best_step(problem, n, setting.distance, rounds, noise)
+        bound = max(bound, most)
         facts = f"rho = {math.sqrt(noise):.4g}, R = {setting.distance:.4g}"
         choices.choose("trust", setting.trust, facts)
-        most = f"fewest within 5 % of the best bound, at most {setting.max_rounds_per_user}"
-        choices.choose("rounds", rounds, most)
+        why = f"fewest within 5 % of the best bound, at most {setting.max_rounds_per_user}"
+        choices.choose("rounds", rounds, why)
         eta = positive("eta", choices.choose("eta", best, f"smallest proven bound {bound:.4g}"))
         if not choices.given.keys().isdisjoint(("eta", "smoothing")):
             bound = math.inf

@@ -107,6 +107,15 @@ class NoisyMean:
             return self.squared_noise
         return setting.squared_noise(self.batch, rounds)
 
+    def bounded_noise_in(self, setting: Setting, rounds: int = 1) -> float:
+        """The same as bounds take it: what was planned, or more if that is not kept.
+
+        Bits are whole numbers, so the noise jumps by some percent where n or epsilon grows a
+        little. The planned noise does not, and it is no less.
+        """
+        planned = setting.squared_noise(self.batch, rounds)
+        return max(planned, self.squared_noise_in(setting, rounds))
+
     def estimate(self, tally: Tally) -> Floats:
         """The average over the reports received."""
         # By reports received: dividing by the users planned would shorten the gradient where some

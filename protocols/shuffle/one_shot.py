@@ -112,8 +112,13 @@ class OneShotAverage(Protocol[Any]):
         total: VectorSum,
         solver: str = "newton",
         protects: Unit | str = Unit.PERSON,
+        noise: float = 0.0,
     ) -> None:
-        """Over a sum of n vectors in the ball of radius rho; `calibrated` makes it."""
+        """Over a sum of n vectors in the ball of radius rho; `calibrated` makes it.
+
+        The bound is for the sum's noise, or for `noise` if that is more: the root mean square
+        of the mean's noise, as planned. That of the sum jumps, as bits are whole numbers.
+        """
         self.n, self.problem, self.total = integer("n", n), problem, total
         self.risk = Risk.of(problem)
         if integer("records", records) == 1 and not problem.loss.strong_convexity():
@@ -138,7 +143,7 @@ class OneShotAverage(Protocol[Any]):
         moved, risk = None if whole else records, self.risk
         self.query = CertifiedMinimiser(problem.loss, risk.ridge, risk.shape, radius, solver, moved)
         slope, size = self.risk.lipschitz, problem.domain.radius
-        square = float(total.randomizer.variance(n).sum()) / n**2
+        square = max(noise**2, float(total.randomizer.variance(n).sum()) / n**2)
         # One person's minimiser generalises so well, and the mean is no worse (Jensen).
         added = 2 * slope**2 / (self.risk.strong_convexity * records)
         added += slope * (math.sqrt(square) + radius)
@@ -176,6 +181,7 @@ class OneShotAverage(Protocol[Any]):
         risk = Risk.of(problem)
         # Minimisers at the border must not be cut by a rounding.
         bound = risk.reach * (1 + 1e-9)
+        moved = 2 * bound
         if one_of("protects", protects, Unit) == Unit.PERSON:
             total = VectorSum.calibrated(
                 n=n,
@@ -187,8 +193,8 @@ class OneShotAverage(Protocol[Any]):
             )
         else:
             exact = risk.sensitivity(integer("records", records))[0]
-            apart = float(min(exact + 2 * _radius(exact, n, False), 2 * bound))
-            sizes = _steps(n, problem.d, privacy, noise_ratio, honest_fraction, 2 * bound / apart)
+            moved = float(min(exact + 2 * _radius(exact, n, False), 2 * bound))
+            sizes = _steps(n, problem.d, privacy, noise_ratio, honest_fraction, 2 * bound / moved)
             total = VectorSum(
                 n=n,
                 d=problem.d,
@@ -197,8 +203,15 @@ class OneShotAverage(Protocol[Any]):
                 delta=privacy.delta,
                 honest_fraction=honest_fraction,
             )
+        central = gaussian.sigma(privacy.epsilon, privacy.delta)
         return cls(
-            n=n, records=records, problem=problem, total=total, solver=solver, protects=protects
+            n=n,
+            records=records,
+            problem=problem,
+            total=total,
+            solver=solver,
+            protects=protects,
+            noise=math.sqrt(problem.d) * noise_ratio * central * moved / n,
         )
 
     @property

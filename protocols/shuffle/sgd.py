@@ -81,7 +81,7 @@ class ShuffleSGD(Averaged):
         problem, distance = setting.problem, setting.distance
         batch, rounds, _ = cls.best(setting, choices)
         mean = NoisyMean.calibrated_for(setting, batch)
-        noise = mean.squared_noise_in(setting)
+        noise = mean.bounded_noise_in(setting)
         length = math.sqrt(problem.objective_root**2 + noise)
         facts = f"rho = {math.sqrt(noise):.4g}, L_G = {length:.4g}, R = {distance:.4g}"
         choices.choose("trust", setting.trust, facts)
