@@ -22,7 +22,12 @@ from shuffle_sim.errors import integer, one_of, positive, real
 CENTERS = ("carried", "fixed")
 DEVIATIONS, FAIL = (3.0, 4.0, 5.0), 1e-3
 """u that are tried: at 3 the clip bias is 0.0034 L/sqrt(m), at 4 it is 0.00008 L/sqrt(m); and the
-chance of noise longer than planned.
+chance of noise longer than planned. Where persons are asked again u is as large as keeps the bias
+at what it is for epsilon 1.
+"""
+COARSE, EVERY_COARSE = (2, 4, 8), tuple(range(1, 13))
+"""Coarse rounds that are tried; and where the number of rounds is given. Neither depends on n, m
+and epsilon: a number that follows from them takes a step away where it grows by one.
 """
 MAX_CONTRACTION = 0.7
 NEAR = "records of a person are i.i.d. and no noise is longer than planned"
@@ -175,15 +180,22 @@ class Spread:
         real("fail", self.fail, 0.0, 1.0, closed=(False, False))
 
     @classmethod
-    def tried(cls, setting: Setting, choices: Choices, batch: int) -> "list[Spread]":
-        """In a setting; `deviations` and `fail` may be given."""
+    def tried(
+        cls, setting: Setting, choices: Choices, batch: int, again: bool = False
+    ) -> "list[Spread]":
+        """In a setting, asked once or again; `deviations` and `fail` may be given."""
         given, fail = choices["deviations"], choices["fail"]
+        usual = DEVIATIONS
+        if again:
+            # Their bias costs e^epsilon ("Radii"): e^epsilon Phi(-u) is the same for all epsilon.
+            rare = scipy.special.ndtr(-np.array(DEVIATIONS)) * math.exp(1 - setting.privacy.epsilon)
+            usual = tuple((-scipy.special.ndtri(rare)).tolist())
         problem = setting.problem
         # A spread of 0 is allowed where steps are planned; a radius must stay above 0.
         length = max(problem.spread * math.sqrt(problem.records), 1e-6 * problem.lipschitz)
         return [
             cls(batch, problem.records, length, u, FAIL if fail is None else fail)
-            for u in (DEVIATIONS if given is None else (given,))
+            for u in (usual if given is None else (given,))
         ]
 
     @property
@@ -227,24 +239,25 @@ def candidates(
     """
     problem, asked = setting.problem, choices["center"]
     one_of("center", asked, CENTERS, None)
-    limit, spreads = problem.lipschitz, Spread.tried(setting, choices, batch)
+    limit, again = problem.lipschitz, batch == setting.n and rounds > 1
+    spreads = Spread.tried(setting, choices, batch, again)
     if asked != "carried":
         yield Centring.fixed(limit), rounds, 0.0
     if asked == "fixed":
         return
-    again = batch == setting.n and rounds > 1
     # Disjoint batches see a point that knows nothing of their persons.
     asked_again = (setting.privacy.epsilon, setting.privacy.delta) if again else (0.0, 0.0)
+    usual: tuple[int, ...] = COARSE if choices["rounds"] is None else EVERY_COARSE
+    given = choices["coarse"]
+    counts = usual if given is None else (integer("coarse", given, 0),)
     for spread in spreads:
         a, tau = spread.contraction(squared_noise, problem.d), spread.tau
         if tau >= limit or a >= MAX_CONTRACTION:
             continue
-        # As many releases as bring a^t L down to tau, and one more.
-        times = 1 + math.ceil(math.log(limit / tau) / -math.log(a)) if a > 0 else 1
-        coarse = times if choices["coarse"] is None else integer("coarse", choices["coarse"], 0)
         for k in range(1 if problem.smooth else _RECENTRINGS):
-            steps = (rounds - coarse) // (k + 1)
-            if steps >= 1:
+            # Fewer coarse rounds may leave as many steps: what is over is coarse, too.
+            tried = {(rounds - each) // (k + 1) for each in counts}
+            for steps in sorted(each for each in tried if each >= 1):
                 made = Centring(
                     limit=limit,
                     spread=tau,

@@ -205,8 +205,12 @@ class UserLevel(FirstOrder[CarriedState[InnerT]], Generic[InnerT]):
             yield setting.n, rounds
 
     @classmethod
-    def _plan_for(cls, setting: Setting, choices: Choices) -> UserLevelPlan:
-        """The fewest rounds whose bound is within 5 % of the best."""
+    def _plan_for(cls, setting: Setting, choices: Choices) -> tuple[UserLevelPlan, float]:
+        """The fewest rounds whose bound is within 5 % of the best; and the best with these 5 %.
+
+        A plan's own bound lies anywhere in between. It may rise where more persons allow fewer
+        rounds. Where rounds and center are given nothing is allowed, and the best is taken.
+        """
         demand_bounded(setting.problem)
         found = [
             plan
@@ -219,7 +223,9 @@ class UserLevel(FirstOrder[CarriedState[InnerT]], Generic[InnerT]):
                 "more persons, more records or a larger epsilon"
             )
             raise ParameterError("center", choices["center"], allowed)
-        return _fewest(found)
+        free = choices["rounds"] is None or choices["center"] is None
+        slack = _SLACK if free else 1.0
+        return _fewest(found, slack), slack * min(plan.bound for plan in found)
 
     @classmethod
     def _plans(
@@ -242,34 +248,33 @@ class UserLevel(FirstOrder[CarriedState[InnerT]], Generic[InnerT]):
 
     @classmethod
     def best(cls, setting: Setting, choices: Choices) -> tuple[int, int, float]:
-        plan = cls._plan_for(setting, choices)
-        return plan.batch, plan.rounds, plan.bound
+        plan, most = cls._plan_for(setting, choices)
+        return plan.batch, plan.rounds, most
 
     @classmethod
     def _prepared(cls, setting: Setting, choices: Choices) -> tuple[UserLevelPlan, NoisyMean]:
-        """The plan for the noise really used, recorded in the choices; and the private mean."""
-        first = cls._plan_for(setting, choices)
-        times = first.rounds if first.batch == setting.n else 1
-        problem, spec = setting.problem, setting.sum_of(first.batch, times)
+        """The plan, for no less noise than is used, told in the choices; and the private mean."""
+        plan, most = cls._plan_for(setting, choices)
+        times = plan.rounds if plan.batch == setting.n else 1
+        problem, spec = setting.problem, setting.sum_of(plan.batch, times)
         mean = NoisyMean.calibrated(spec, problem.lipschitz, setting.noise_ratio, setting.encoding)
-        # Bits are whole numbers, so the noise is not quite the one that was planned for.
-        noise = mean.squared_noise_in(setting, times) / problem.lipschitz**2
-        # The real noise may be a little too much for any center: then the first plan stands.
-        plans = cls._plans(setting, choices, first.batch, first.rounds, noise) or [first]
-        plan = _fewest(plans)
-        centring = plan.centring
+        noise = mean.bounded_noise_in(setting, times) / problem.lipschitz**2
+        plans = cls._plans(setting, choices, plan.batch, plan.rounds, noise)
+        # More than was planned may be a little too much for any center: then the plan stands.
+        if plans and noise > squared_unit(setting, plan.batch, times) * (1 + 1e-12):
+            plan = _fewest(plans, _SLACK)
+        own, most = plan.bound, max(most, plan.bound)
+        plan, centring = dataclasses.replace(plan, bound=most), plan.centring
         loss = f"kappa = {math.sqrt(noise):.4g}, m = {problem.records}"
         choices.choose("trust", setting.trust, loss)
         choices.choose("batch", plan.batch, "smallest bound")
-        choices.choose(
-            "rounds", plan.rounds, f"fewest within 5 % of the best bound {plan.bound:.4g}"
-        )
+        choices.choose("rounds", plan.rounds, f"fewest within 5 % of the best bound, {most:.4g}")
         fixed = [each.bound for each in plans if not each.centring.carried]
         beside = f"; fixed at L: {fixed[0]:.4g}" if fixed else ""
         kind = "carried" if centring.carried else "fixed"
-        if centring.carried and fixed and fixed[0] < plan.bound:
+        if centring.carried and fixed and fixed[0] < own:
             beside += f", within {_SLACK - 1:.0%}: losses as measured favour the center"
-        choices.choose("center", kind, f"bound {plan.bound:.4g}{beside}")
+        choices.choose("center", kind, f"bound {own:.4g}{beside}")
         if centring.carried:
             facts = f"a = {centring.contraction:.3g}, tau = {centring.spread:.3g}"
             choices.choose("coarse", centring.coarse, f"{facts}, L = {centring.limit:.3g}")
@@ -279,12 +284,12 @@ class UserLevel(FirstOrder[CarriedState[InnerT]], Generic[InnerT]):
         return plan, mean
 
 
-def _fewest(plans: list[UserLevelPlan]) -> UserLevelPlan:
-    """Centred, unless the bound of fixed clipping is more than 5 % smaller; the fewest rounds.
+def _fewest(plans: list[UserLevelPlan], slack: float) -> UserLevelPlan:
+    """Within a slack of the least bound: centred if there are such; then the fewest rounds.
 
     Bounds are loose in how far steps move, and measured losses favour the center.
     """
-    least = _SLACK * min(plan.bound for plan in plans)
+    least = slack * min(plan.bound for plan in plans)
     near = [plan for plan in plans if plan.bound <= least]
     if any(plan.centring.carried for plan in near):
         near = [plan for plan in near if plan.centring.carried]

@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Self
 
-import numpy as np
-
 from protocols.optimisation.acceleration import (
     AcceleratedState,
     Schedule,
@@ -17,10 +15,12 @@ from protocols.optimisation.acceleration import (
 )
 from protocols.optimisation.centring import NEAR, with_drift
 from protocols.optimisation.choices import Choices
-from protocols.optimisation.setting import Setting, batching
-from protocols.shuffle.user_level import GRID, UserLevel, UserLevelPlan
+from protocols.optimisation.setting import Setting, batching, powers
+from protocols.shuffle.user_level import UserLevel, UserLevelPlan
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError
+
+_APART = 1.3  # numbers of rounds that are tried
 
 
 @dataclass(kw_only=True, eq=False)
@@ -73,8 +73,8 @@ class UserLevelACSA(UserLevel[AcceleratedState]):
         if batch == n:
             return
         if batch is None and rounds is None:
-            times = np.unique(np.geomspace(1, n, GRID).round()).astype(int).tolist()
-            yield from ((n // t, t) for t in times if t > 1)
+            # The same for all n: batches of so many rounds only grow.
+            yield from ((n // t, t) for t in powers(_APART, n) if t > 1)
         elif batch is not None or rounds <= n:
             size, times_of = batching(n, batch, rounds)
             if size < n:

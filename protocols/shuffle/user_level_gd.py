@@ -16,6 +16,9 @@ from protocols.shuffle.user_level import UserLevel, UserLevelPlan
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import positive
 
+_ETAS = np.geomspace(1e-5, 1e5, 400)
+"""Steps that are tried, in units of R/(L sqrt T)."""
+
 
 def _tail(steps: int) -> int:
     """How many of the last iterates are averaged: half of them."""
@@ -74,7 +77,9 @@ class UserLevelGD(UserLevel[AverageState]):
         # With kinks the ridge alone limits the step: the envelope's beta is 1/eta.
         stable = 1 / max(problem.ridge, 1e-300) if kinks else 1 / max(beta, 1e-300)
         scale = R / (length * math.sqrt(T))
-        etas = np.minimum(np.geomspace(1e-5, 1e5, 400) * scale, 0.95 * stable)
+        etas, longest = _ETAS * scale, 0.95 * stable
+        if longest < etas[-1]:
+            etas = np.append(etas[etas < longest], longest)
         if choices["eta"] is not None:
             etas = np.array([positive("eta", choices["eta"])])
         drift = 1 / etas + problem.ridge if kinks else np.full(etas.size, beta)
