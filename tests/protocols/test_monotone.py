@@ -4,44 +4,30 @@ They are those of all that is registered or exported, and of all calls in the ta
 Of the latter the measured excess is below the bound, too.
 """
 
-import inspect
-import itertools
 import math
-from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 import pytest
+from monotone import (
+    BESIDE,
+    FEW_PERSONS,
+    NO_BOUND,
+    bound_of,
+    exported,
+    of_persons,
+    optimisers,
+    rises,
+    states_a_bound,
+)
 from papers import CALLS, PLANNED, error, excess, kind_of, least, made, on_rows, records, value
 
-import protocols
-from protocols import L2Ball, Logistic, Moments, PanPrivateACSA, Problem, ShuffleACSA
-from protocols.erm import Grouped
-from protocols.optimisation.base import Optimiser
-from shuffle_sim import ParameterError, Privacy, run
+from shuffle_sim import ParameterError, run
 from shuffle_sim.data.population import Unit
-from shuffle_sim.registry import names, registered
 
 NS, RECORDS, EPSILONS = (300, 3000, 30_000), (8, 80, 800), (0.3, 1.0, 3.0)
 BASE = 30_000, 80, 1.0
 """n, m and epsilon of which one is varied."""
-SLACK = 1 + 1e-6
-"""Of searches between the points of a grid."""
-FEW_PERSONS = "DeletionStability"
-NO_BOUND = {
-    "CentredObjective": "none is proven of features that are centred by their noisy mean",
-    FEW_PERSONS: "for a dozen persons only: by its calls in the table",
-    "ExponentialGrid": "none is proven of a net",
-    "GaussianGD": "none is proven of clipped steps",
-    "Phases": "that of what they are made of",
-    "PopLocalize": "as printed, with constants of the paper",
-    "PureSGD": "none is proven of clipped steps",
-    "UserLevelOneShot": "none is proven of averaged minimisers",
-}
-GIVEN: dict[str, dict[str, Any]] = {
-    "Phased": {"optimiser": ShuffleACSA},
-    "CuratedPhases": {"optimiser": PanPrivateACSA},
-}
 MORE = (
     "p.Gibbs.calibrated(**many, problem=ridged, privacy=usual)",
     "p.UserLevelGD.calibrated(**some, problem=persons, privacy=usual, rounds=5)",
@@ -50,55 +36,9 @@ MORE = (
 """What has a bound, and is no item of a paper."""
 
 
-def optimisers() -> dict[str, type[Any]]:
-    """All that are registered or exported."""
-    kinds = [registered(kind, name) for kind in ("algorithm", "protocol") for name in names(kind)]
-    kinds += [getattr(protocols, name) for name in {*vars(protocols), *protocols.learning.__all__}]
-    found = {kind.__name__: kind for kind in kinds if isinstance(kind, type)}
-    return {
-        name: kind
-        for name, kind in sorted(found.items())
-        if issubclass(kind, Optimiser) and not inspect.isabstract(kind)
-    }
-
-
-def bound_of(kind: type[Any], n: int, records: int, epsilon: float) -> float | None:
-    """None where it cannot be planned."""
-    name, persons = kind.__name__, getattr(kind, "unit", Unit.RECORD) is Unit.PERSON
-    loss = Grouped(Logistic(), 2) if name == "SaddleERM" else Logistic()
-    problem = Problem(loss, L2Ball(2, 5.0), 0.1, records=records if persons else 1)
-    given: dict[str, Any] = dict(GIVEN.get(name, {}))
-    if "moments" in kind.takes:
-        given["moments"] = Moments(4, 1.5, 1.0)
-    for delta in (1e-8, 0.0):
-        try:
-            made = kind.calibrated(n=n, problem=problem, privacy=Privacy(epsilon, delta), **given)
-        except ParameterError:
-            continue
-        return made.bound
-    return None
-
-
-def rises(
-    bound: Callable[..., float | None], base: tuple[float, ...], axes: Iterable[tuple[float, ...]]
-) -> list[str]:
-    """Where more of one argument gives a larger bound, or none where less gave one."""
-    found, known = [], {}
-    for at, values in enumerate(axes):
-        line = [(*base[:at], each, *base[at + 1 :]) for each in values]
-        for point in line:
-            known[point] = known.get(point) or bound(*point)
-        for less, more in itertools.pairwise(line):
-            before, after = (math.inf if known[p] is None else known[p] for p in (less, more))
-            if after > before * SLACK:
-                found.append(f"{less} {before:.5g}, {more} {after:.5g}")
-    assert any(value is not None and math.isfinite(value) for value in known.values())
-    return found
-
-
 def of_kind(kind: type[Any]) -> list[str]:
-    persons = getattr(kind, "unit", Unit.RECORD) is Unit.PERSON
-    axes = NS, RECORDS if persons else (), EPSILONS
+    axes = NS, RECORDS if of_persons(kind) else (), EPSILONS
+    assert bound_of(kind, *BASE) is not None
     return rises(lambda *point: bound_of(kind, *point), BASE, axes)
 
 
@@ -134,8 +74,11 @@ def test_bounds_of_the_table_do_not_rise(call):
 
 
 def test_every_optimiser_is_in_the_table_or_beside_it():
-    assert {kind_of(call) for call in OURS} >= set(optimisers()) - set(NO_BOUND)
+    beside = {kind.__name__ for kind in BESIDE}
+    assert {kind_of(call) for call in OURS} >= set(optimisers()) - set(NO_BOUND) - beside
     assert set(NO_BOUND) <= set(optimisers())
+    stating = {name for name, kind in exported().items() if states_a_bound(kind)}
+    assert beside <= stating <= set(optimisers())
 
 
 @pytest.mark.full
