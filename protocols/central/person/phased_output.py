@@ -14,6 +14,7 @@ import numpy as np
 
 from protocols.central.person.deletion_stability import demand_range, printed
 from protocols.central.person.extension_minimiser import ExtensionMinimiser
+from protocols.central.person.phased_plan import GROWTH, THETA, PhasedPlan, planned
 from protocols.erm.solver.minimise import demand_exact
 from protocols.optimisation.acceleration import envelope_error
 from protocols.optimisation.centring import NEAR
@@ -39,13 +40,9 @@ from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.mechanisms import Gaussian
 from shuffle_sim.protocol.release import CentralAlgorithm, Release
 
-MAX_PHASES, GROWTH, THETA = 16, 4.0, 0.005
-"""Phases that are tried; by which factor the ridge grows; alpha as a share of the sensitivity."""
-RIDGES = np.geomspace(1e-8, 1e3, 111)
-"""lambda_1 that are tried, in units of G/R: the same for all n and m, so bounds do not rise."""
-FAIL, ENVELOPE = 1e-3, 0.05
-"""Chance of noise longer than planned; what the envelope of kinks may add to the bound."""
-_MAX_CONTRACTION, _MOST_RELEASES = 0.5, 6
+MAX_PHASES, ENVELOPE = 16, 0.05
+"""Phases that are tried; what the envelope of kinks may add to the bound."""
+_MOST_RELEASES = 6
 
 
 class PhasedOutput(Steps, CentralAlgorithm[PhasedState], ABC):
@@ -190,11 +187,14 @@ class PhasedOutput(Steps, CentralAlgorithm[PhasedState], ABC):
         n, problem, privacy = setting.n, setting.problem, setting.privacy
         demand_bounded(problem)
         mu = mu_of(privacy.epsilon, privacy.delta)
-        found: dict[tuple[int, int], Any] = {}
+        found: dict[tuple[int, int], PhasedPlan] = {}
 
         def bound(count: int, k: int) -> float | None:
-            found[count, k] = cls._best(n, problem, mu, count, k)
-            return None if found[count, k] is None else float(found[count, k][0])
+            plan = planned(n, problem, mu, count, k, cls.disjoint)
+            if plan is None:
+                return None
+            found[count, k] = plan
+            return plan.bound
 
         noisy = ParameterError("n", n, "larger: the noise would be as large as the centers")
         counts = choices.grid("phases", range(1, MAX_PHASES + 1))
@@ -202,57 +202,13 @@ class PhasedOutput(Steps, CentralAlgorithm[PhasedState], ABC):
         releases = choices.grid("releases", range(1, most + 1))
         _demand_center(problem, max(releases))
         _, best = least(bound, counts, releases, otherwise=noisy)
-        least_bound, ridges, k, sigma, tau, a = found[best]
-        beta = _envelope(problem, choices, least_bound)
-        own: dict[str, Any] = {"ridges": ridges, "releases": k}
-        total = least_bound + (0.0 if beta is None else envelope_error(problem, beta))
-        own |= {"tau": tau, "contraction": a, "bound": total, "smoothing": beta}
-        return cls(problem=problem, n=n, privacy=privacy, mechanism=Gaussian(sigma), **own)
-
-    @classmethod
-    def _best(
-        cls, n: int, problem: Problem, mu: float, count: int, k: int
-    ) -> tuple[float, tuple[float, ...], int, float, float, float] | None:
-        """(bound, ridges, k, sigma, tau, a) of the smallest bound; None where it cannot work."""
-        sizes = halves(n, count) if cls.disjoint else [n] * count
-        least = min(sizes)
-        if least < 2:
-            return None
-        # Squares of mu add up over what a person answers; 1e-12 keeps their sum within the budget.
-        sigma = math.sqrt(k if cls.disjoint else k * count) / mu * (1 + 1e-12)
-        d, G, m, R = problem.d, problem.lipschitz, problem.records, problem.reach
-        log = math.sqrt(2 * math.log(1 / FAIL))
-        # Noise of a center over gamma: lambda times that of a release, of sensitivity 2
-        # gamma/(lambda n).
-        a = 2 * sigma / least * (math.sqrt(d) + log) * (1 + 2 * THETA)
-        tau = min(G, problem.spread * (1 + math.sqrt(2 * math.log(n / FAIL))))
-        if k > 1 and not (a < _MAX_CONTRACTION and tau < G):
-            return None
-        gamma = G
-        for _ in range(k - 1):
-            gamma = min(G, tau + a * gamma)
-        best: tuple[float, tuple[float, ...]] = (math.inf, ())
-        strong = problem.strong_convexity
-        for base in G / R * RIDGES:
-            ridges = tuple(float(base) * GROWTH**at for at in range(count))
-            if problem.ridge > 0:  # Algorithms 5 and 6
-                ridges = (0.0, *ridges[:-1])
-            bound, before = 0.0, R**2
-            for ridge, size in zip(ridges, sizes, strict=True):
-                bound += ridge / 2 * before
-                if cls.disjoint:
-                    bound += 2 * G**2 / ((ridge + strong) * size * m)
-                exact = 2 * gamma / ((ridge + problem.ridge) * size)
-                # Noise is for exact + 2 alpha, and what is computed is off by alpha itself.
-                noise, missed = d * ((1 + 2 * THETA) * exact * sigma) ** 2, THETA * exact
-                left = noise + missed**2
-                # A sample's minimiser: 2 G/(mu sqrt(n m)) from the population's, root mean square.
-                if ridge == 0 and cls.disjoint:
-                    missed += 2 * G / (strong * math.sqrt(size * m))
-                before = noise + missed**2
-            bound += problem.objective_lipschitz * math.sqrt(left)
-            best = min(best, (bound, ridges))
-        return best[0], best[1], k, sigma, tau, a
+        plan = found[best]
+        beta = _envelope(problem, choices, plan.bound)
+        total = plan.bound + (0.0 if beta is None else envelope_error(problem, beta))
+        own: dict[str, Any] = {"ridges": plan.ridges, "releases": plan.releases}
+        own |= {"tau": plan.tau, "contraction": plan.contraction}
+        own |= {"bound": total, "smoothing": beta, "mechanism": Gaussian(plan.sigma)}
+        return cls(problem=problem, n=n, privacy=privacy, **own)
 
     @classmethod
     def paper_for(cls, setting: Setting, choices: Choices) -> Self:
@@ -279,7 +235,7 @@ class PhasedOutput(Steps, CentralAlgorithm[PhasedState], ABC):
         if count < 1 or n < least:
             raise ParameterError("n", n, f"at least ln(1/delta) ln(m)/epsilon = {least:.4g}")
         base = G * math.sqrt(d) / (R * n * math.sqrt(m))
-        ridges = tuple(base * 4.0**at for at in range(1, count + 1))
+        ridges = tuple(base * GROWTH**at for at in range(1, count + 1))
         size = min(halves(n, count)) if cls.disjoint else n
         # With its ridge a loss is 2 G-Lipschitz on the printed ball K_i.
         constants = printed(each, size, m, 2 * G, 1.0, 1 / (n * m) / count)
