@@ -283,6 +283,17 @@ CENTRED |= {"centring": (lambda centring: replace(centring, spread=1e-3, contrac
 STEPS = {"randomizer": (lambda randomizer: replace(randomizer, steps=randomizer.steps + 1),)}
 PHASED = {"ridges": ((0.01, 10.0),), "contraction": (0.0, 0.5), "tau": (1e-3,)}
 PHASED["mechanism"] = (lambda chosen: Gaussian(3.0),)
+PHASED["bowl"] = (scaled(0.5), 0.1)
+MEAN = Problem(MeanEstimation(), L2Ball(2, 1.0), records=3)
+PHASED["given"] = (
+    {"problem": MEAN},
+    {"problem": replace(MEAN, domain=L2Ball(2, 1.0, (3.0, -4.0)))},
+    {"problem": replace(MEAN, domain=Box(2, (1.0, -1.0), 2.0))},
+    {
+        "problem": replace(MEAN, declared_spread=0.01),
+        **{"n": 20, "releases": 2, "phases": 1, "privacy": WIDE},
+    },
+)
 PHASED["problem.norm_bound"] = (
     0.3,
     2.0,

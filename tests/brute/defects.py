@@ -12,6 +12,7 @@ import numpy as np
 
 from protocols.central.heavy_tails.pilot import PilotHistogram
 from protocols.central.person import accelerated_erm, grouped_descent, outlier_removal
+from protocols.central.person.extension_minimiser import ExtensionMinimiser
 from protocols.central.record import objective_perturbation, sums
 from protocols.central.record.density import Potential
 from protocols.counts.groups import Planes
@@ -293,6 +294,24 @@ DEFECTS = (
         "sensitivity",
         _less_of_risk(2),
         "TiltedERM",
+    ),
+    Defect(
+        "half of what a person moves",
+        ExtensionMinimiser,
+        "sensitivity",
+        _less(2),
+        "PhasedERM",
+        "given",
+        "MeanEstimation",
+    ),
+    Defect(
+        "a bowl that is not in the objective",
+        ExtensionMinimiser,
+        "_objective",
+        _little_ridge,
+        "PhasedSCO",
+        "given",
+        "MeanEstimation",
     ),
     Defect("gradients twice as long", Clipped, "each", _times(2), "GaussianGD"),
     Defect("scores of longer gradients", Clipped, "each", _looser, "ExponentialGrid"),

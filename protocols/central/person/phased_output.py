@@ -7,6 +7,7 @@ Lipschitz extension").
 
 import math
 from abc import ABC
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, ClassVar, Self
 
@@ -14,6 +15,7 @@ import numpy as np
 
 from protocols.central.person.deletion_stability import demand_range, printed
 from protocols.central.person.extension_minimiser import ExtensionMinimiser
+from protocols.central.person.parts import Parts
 from protocols.central.person.phased_plan import GROWTH, THETA, PhasedPlan, planned
 from protocols.erm.solver.minimise import demand_exact
 from protocols.optimisation.acceleration import envelope_error
@@ -49,14 +51,16 @@ class PhasedOutput(Steps, CentralAlgorithm[PhasedState], ABC):
     """What both have in common: a ridge per phase, around the release of the phase before.
 
     In a phase the first release has slopes within G of 0, the next ones within gamma of the center
-    that the release before gives: c = -lambda (t_k - t), gamma' = tau + a gamma.
+    that the release before gives: c = -lambda (t_k - t), gamma' = tau + a gamma. A strongly convex
+    loss may give its curvature to the ridge: slopes are then those of what is left.
 
     Attributes:
-        ridges: lambda_i, in order; 0 in the first phase uses the problem's own strong convexity.
+        ridges: lambda_i, in order; 0 in the first phase uses the problem's own ridge, and `bowl`.
         releases: k, of each phase.
         mechanism: of each release.
         tau: how near persons' slopes are to their mean nearly always.
         contraction: a.
+        bowl: of the loss's own strong convexity, what counts as a ridge.
     """
 
     takes = ("phases", "releases", "smoothing")
@@ -78,6 +82,7 @@ class PhasedOutput(Steps, CentralAlgorithm[PhasedState], ABC):
         contraction: float = 0.0,
         bound: float = math.inf,
         smoothing: float | None = None,
+        bowl: float = 0.0,
     ) -> None:
         """Explicit parameters; `calibrated` chooses them.
 
@@ -88,9 +93,11 @@ class PhasedOutput(Steps, CentralAlgorithm[PhasedState], ABC):
         demand_diameter(problem)
         demand_exact(problem.domain)
         demand_slope(problem)
-        self.smoothing, self._loss = smoothing, problem.loss
+        self.smoothing, self.bowl = smoothing, bowl
+        self._parts = Parts.of(problem, bowl)
         if smoothing is not None:
-            self._loss = Smoothed.of(problem.loss, smoothing)
+            smooth = Smoothed.of(self._parts.loss, smoothing)
+            self._parts = replace(self._parts, loss=smooth)
         elif problem.loss.smoothness() is None:
             raise ParameterError("smoothing", smoothing, "given: the loss has kinks")
         self.problem, self.privacy, self.n = problem, privacy, integer("n", n)
@@ -100,7 +107,7 @@ class PhasedOutput(Steps, CentralAlgorithm[PhasedState], ABC):
         self.rounds, self.choices = self.releases * len(self.ridges), {}
         self.tau, self.contraction = tau, contraction
         for at, ridge in enumerate(self.ridges):
-            if not ridge + problem.ridge > 0:
+            if not ridge + self._parts.ridge > 0:
                 raise ParameterError(f"ridges[{at}]", ridge, "above 0, or a problem with a ridge")
         self._cohorts = self._split()
         self._demand_accuracy()
@@ -124,7 +131,7 @@ class PhasedOutput(Steps, CentralAlgorithm[PhasedState], ABC):
         return self.releases
 
     def release(self, at: int, step: Step) -> Release:
-        center, own = np.zeros(self.problem.d), self.problem.ridge
+        center, own = np.zeros(self.problem.d), self._parts.ridge
         if step.released:
             last = step.released[-1]
             # At a minimiser the mean slope is minus that of the ridges: a release gives the next
@@ -146,10 +153,10 @@ class PhasedOutput(Steps, CentralAlgorithm[PhasedState], ABC):
     ) -> ExtensionMinimiser:
         """Of a phase with its ridge around `anchor`; slopes are within gamma of the center."""
         cohort, ridge = self._cohorts[at], self.ridges[at]
-        strong = ridge + self.problem.ridge
+        strong = ridge + self._parts.ridge
         exact = 2 * gamma / (strong * cohort.size)
         return ExtensionMinimiser(
-            self._loss,
+            self._parts.loss,
             self.problem.domain,
             strong,
             # Both ridges as one: strong/2 ||w - (ridge/strong) anchor||^2, up to a constant.
@@ -171,16 +178,17 @@ class PhasedOutput(Steps, CentralAlgorithm[PhasedState], ABC):
 
     def _gamma(self, count: int) -> float:
         """Around the center that `count` releases of a phase give."""
-        gamma = self.problem.lipschitz
+        gamma = self._parts.slope
         for _ in range(count):
-            gamma = min(self.problem.lipschitz, self.tau + self.contraction * gamma)
+            gamma = min(self._parts.slope, self.tau + self.contraction * gamma)
         return gamma
 
     @classmethod
     def calibrated_for(cls, setting: Setting, choices: Choices) -> Self:
         """With the smallest bound over ridges, phases and releases.
 
-        With a ridge, the first phase takes no other one (Algorithms 5 and 6). Over another domain
+        With a ridge, or the loss's own curvature in its place, the first phase takes no other one
+        (Algorithms 5 and 6). Over another domain
         than an l2 ball a phase has one release. Kinks are rounded off by an envelope that adds a
         twentieth to the bound.
         """
@@ -188,13 +196,15 @@ class PhasedOutput(Steps, CentralAlgorithm[PhasedState], ABC):
         demand_bounded(problem)
         mu = mu_of(privacy.epsilon, privacy.delta)
         found: dict[tuple[int, int], PhasedPlan] = {}
+        shares = Parts.choices(problem)
 
         def bound(count: int, k: int) -> float | None:
-            plan = planned(n, problem, mu, count, k, cls.disjoint)
-            if plan is None:
+            tried = (planned(n, problem, each, mu, count, k, cls.disjoint) for each in shares)
+            plans = [each for each in tried if each is not None]
+            if not plans:
                 return None
-            found[count, k] = plan
-            return plan.bound
+            found[count, k] = min(plans)
+            return found[count, k].bound
 
         noisy = ParameterError("n", n, "larger: the noise would be as large as the centers")
         counts = choices.grid("phases", range(1, MAX_PHASES + 1))
@@ -206,7 +216,7 @@ class PhasedOutput(Steps, CentralAlgorithm[PhasedState], ABC):
         beta = _envelope(problem, choices, plan.bound)
         total = plan.bound + (0.0 if beta is None else envelope_error(problem, beta))
         own: dict[str, Any] = {"ridges": plan.ridges, "releases": plan.releases}
-        own |= {"tau": plan.tau, "contraction": plan.contraction}
+        own |= {"tau": plan.tau, "contraction": plan.contraction, "bowl": plan.bowl}
         own |= {"bound": total, "smoothing": beta, "mechanism": Gaussian(plan.sigma)}
         return cls(problem=problem, n=n, privacy=privacy, **own)
 

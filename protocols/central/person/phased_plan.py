@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from protocols.central.person.parts import Parts
 from protocols.optimisation.phases import halves
 from protocols.problems.problem import Problem
 
@@ -27,6 +28,7 @@ class PhasedPlan(NamedTuple):
         sigma: noise multiplier of each release.
         tau: how near persons' slopes are to their mean nearly always.
         contraction: a.
+        bowl: what the loss gives of its own strong convexity to the ridge.
     """
 
     bound: float
@@ -35,16 +37,18 @@ class PhasedPlan(NamedTuple):
     sigma: float
     tau: float
     contraction: float
+    bowl: float
 
 
 def planned(
-    n: int, problem: Problem, mu: float, count: int, k: int, disjoint: bool
+    n: int, problem: Problem, parts: Parts, mu: float, count: int, k: int, disjoint: bool
 ) -> PhasedPlan | None:
     """The plan of `count` phases of k releases; None where it cannot work.
 
     Args:
         n: persons.
-        problem: what is minimised.
+        problem: what is minimised,
+        parts: and how its curvature is shared.
         mu: of the whole budget.
         count: phases.
         k: releases of a phase.
@@ -56,12 +60,12 @@ def planned(
         return None
     # Squares of mu add up over what a person answers; 1e-12 keeps their sum within the budget.
     sigma = math.sqrt(k if disjoint else k * count) / mu * (1 + 1e-12)
-    d, G, m, R = problem.d, problem.lipschitz, problem.records, problem.reach
+    d, G, m, R = problem.d, parts.slope, problem.records, problem.reach
     log = math.sqrt(2 * math.log(1 / FAIL))
     # Noise of a center over gamma: lambda times that of a release, of sensitivity 2
     # gamma/(lambda n).
     a = 2 * sigma / least * (math.sqrt(d) + log) * (1 + 2 * THETA)
-    tau = min(G, problem.spread * (1 + math.sqrt(2 * math.log(n / FAIL))))
+    tau = min(G, parts.spread * (1 + math.sqrt(2 * math.log(n / FAIL))))
     if k > 1 and not (a < _MAX_CONTRACTION and tau < G):
         return None
     gamma = G
@@ -71,14 +75,14 @@ def planned(
     strong = problem.strong_convexity
     for base in G / R * RIDGES:
         ridges = tuple(float(base) * GROWTH**at for at in range(count))
-        if problem.ridge > 0:  # Algorithms 5 and 6
+        if parts.ridge > 0:  # Algorithms 5 and 6
             ridges = (0.0, *ridges[:-1])
         bound, before = 0.0, R**2
         for ridge, size in zip(ridges, sizes, strict=True):
             bound += ridge / 2 * before
             if disjoint:
                 bound += 2 * G**2 / ((ridge + strong) * size * m)
-            exact = 2 * gamma / ((ridge + problem.ridge) * size)
+            exact = 2 * gamma / ((ridge + parts.ridge) * size)
             # Noise is for exact + 2 alpha, and what is computed is off by alpha itself.
             noise, missed = d * ((1 + 2 * THETA) * exact * sigma) ** 2, THETA * exact
             left = noise + missed**2
@@ -88,4 +92,4 @@ def planned(
             before = noise + missed**2
         bound += problem.objective_lipschitz * math.sqrt(left)
         best = min(best, (bound, ridges))
-    return PhasedPlan(*best, k, sigma, tau, a)
+    return PhasedPlan(*best, k, sigma, tau, a, parts.bowl)
