@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from protocols.erm.balls import Values, dots, lengths, newton_over_ball
 from protocols.erm.objective import BLOCK, UNIT, Objective, gradient_rounding
 from protocols.erm.people import People
+from protocols.erm.projected import newton_over
 from protocols.problems.domains import Domain, L2Ball
 from protocols.problems.loss import Loss
 from shuffle_sim.arrays import Floats, dense
@@ -100,9 +101,11 @@ class ExtendedERM(Objective):
         """Near the minimiser over K, from w: Newton's method.
 
         Extensions have a crease along the border of K. A point next to it is moved onto it, where
-        a multiple of the normal is a slope.
+        a multiple of the normal is a slope. Over other domains projections do.
         """
         ball = self.ball
+        if ball is not self.domain:
+            return newton_over(self, w, self.radius)
 
         def whole(which: NDArray[np.intp], v: Floats) -> tuple[Floats, Floats, Floats]:
             at = ball.center + v[0]

@@ -191,6 +191,30 @@ def test_persons_who_are_all_outside_are_solved_in_few_steps(monkeypatch, loss):
     assert certify(objective, outside(gamma=0.04, loss=loss).solved(found)).radius > 1e-5
 
 
+@pytest.mark.parametrize("place", [Simplex(3), Box(3, -0.3, 0.5)], ids=["simplex", "box"])
+def test_over_other_domains_persons_outside_are_solved_in_few_steps(place, monkeypatch):
+    """Newton's method over the domain itself: 4 looks. The polisher has 69 over the simplex."""
+    looks = []
+    slopes = ExtendedERM._slopes
+
+    def counted(*given):
+        looks.append(given)
+        return slopes(*given)
+
+    monkeypatch.setattr(ExtendedERM, "_slopes", counted)
+    inside = outside()
+    settings = 0.05, place, np.zeros(3), np.zeros(3), 0.05, 1e-5
+    objective = ExtendedERM(Logistic(), inside.people, *settings)
+    found = objective.solved(objective.start)
+    assert objective.outside == 60
+    assert certify(objective, found).radius <= 1e-5
+    assert len(looks) < 20
+    assert np.linalg.norm(place.project(found) - found) <= 1e-12
+    # Another gamma has another minimiser, which is not certified.
+    other = ExtendedERM(Logistic(), inside.people, *settings[:-2], 0.02, 1e-5)
+    assert certify(objective, other.solved(found)).radius > 1e-5
+
+
 def test_second_derivatives_are_those_of_the_slopes():
     objective, w = outside(), np.array([0.2, -0.1, 0.1])
     bend = objective.hessian(w)
