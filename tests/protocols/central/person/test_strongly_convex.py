@@ -2,6 +2,7 @@
 
 import itertools
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -32,7 +33,7 @@ class Bowled(OfLoss):
 
     @property
     def classification(self):
-        return self.loss.classification
+        return getattr(self.loss, "classification", False)
 
     def values(self, theta, rows):
         return self.loss.values(theta, rows) + self.bowl / 2 * theta @ theta
@@ -170,7 +171,8 @@ def largest_move(kind, loss, share=1.0, center=(0.0, 0.0), gamma=1.0, ridge=0.0,
             others[:, :, -1] = 1.0
         rng = np.random.default_rng(1)  # the same for every end
         rows = np.concatenate([np.tile(np.asarray(end, float), (1, 3, 1)), others])
-        found.append(statistic(lambda part, rows=rows: part(rows), n))
+        asked: Any = lambda part, rows=rows: part(rows)  # noqa: E731
+        found.append(statistic(asked, n))
     gaps = [np.linalg.norm(a - b) for a, b in itertools.combinations(found, 2)]
     return max(gaps) / (share * statistic.sensitivity.value)
 
