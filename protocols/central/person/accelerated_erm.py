@@ -100,6 +100,10 @@ class AcceleratedStep:
     over: bool = False
 
 
+CLOSE = "within twice the root mean square distance from a stage's start to its minimiser"
+"""Where radii of steps are planned; farther iterates are clipped more, and cost no privacy."""
+
+
 class AcceleratedPhasedERM(PhaseChain, CentralAlgorithm[PhasedState]):
     """Phases over disjoint persons; in each, accelerated descent on a regularised objective.
 
@@ -170,7 +174,11 @@ class AcceleratedPhasedERM(PhaseChain, CentralAlgorithm[PhasedState]):
         removed = any(phase.removal is not None for phase in self.phases)
         carried = any(phase.centring.carried for phase in self.phases)
         no_stop = "records of a person are i.i.d. and no guard stops"
-        return no_stop if removed else NEAR if carried else ""
+        if removed or not carried:
+            return no_stop if removed else ""
+        # Batches that are asked once are planned for the whole domain.
+        again = any(phase.rounds_per_user > 1 for phase in self.phases)
+        return f"{NEAR}, and iterates stay {CLOSE}" if again else NEAR
 
     @property
     def gradients(self) -> int:

@@ -206,6 +206,7 @@ def _clipping(
     schedules, squared = [], near
     for _ in range(stages):
         R = math.sqrt(squared)
+        # No proof keeps iterates so near: the bound says that it assumes `CLOSE`.
         reach = min(problem.domain.diameter, 2 * R)
         sigma = math.sqrt(unit) * centring.accelerated_radius(steps, reach)
         schedules.append(Schedule(steps, beta, sigma, R))
