@@ -30,7 +30,7 @@ class _Plain(BaseEstimator):
 def of_one_fit(guarantee: Guarantee) -> Guarantee:
     """The guarantee of one fit, which says that a choice among several has none by it."""
     note = "of this fit alone: other fits on these rows, as of a grid search, are not counted"
-    return replace(guarantee, assumptions=(*guarantee.assumptions, note))
+    return guarantee.assuming(note)
 
 
 @dataclass(frozen=True)

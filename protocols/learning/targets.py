@@ -58,9 +58,8 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
         data = Sample(X, labels, loss, outputs=outputs, groups=groups)
         self.coef_, self.intercept_ = self._model(data)
         whence = "taken from y" if self.classes is None else "given"
-        assumptions = (*self.privacy_.assumptions, f"the set of classes is public ({whence})")
         self.classes_ = classes
-        self.privacy_ = dataclasses.replace(self.privacy_, assumptions=assumptions)
+        self.privacy_ = self.privacy_.assuming(f"the set of classes is public ({whence})")
         return self
 
     def _weights(

@@ -8,7 +8,7 @@ largest noisy score wins. Docs: theory, Composition; estimators.
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence, Sized
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import product
 from typing import Any, ClassVar
@@ -93,7 +93,7 @@ class Selection:
         scores: noisy means by candidate, from -1 to 1; of classes (score + 1)/2 is the accuracy.
     """
 
-    theta: Floats
+    theta: Floats = field(repr=False)
     chosen: str
     scores: Mapping[str, float]
 

@@ -31,7 +31,6 @@ from shuffle_sim.cli import (
     experiment,
     plan,
     train,
-    train_compare,
     train_report,
 )
 from shuffle_sim.cli.options import parse_number
@@ -271,7 +270,7 @@ SUMMARIES: dict[str, tuple[type, ...]] = {
     "histogram": (counts_report.Counts,),
     "heavy-hitters": (counts_report.Heavy,),
     "quantiles": (counts_report.Ranks,),
-    "train": (train_report.TrainingReport, train_compare.TrainComparison),
+    "train": (train_report.TrainingReport, train_report.TrainComparison),
     "evaluate": (data.ModelScores,),
     "plan": (plan.PlanReport, compare.TaskReport),
     "budget": (cost.BudgetReport,),

@@ -1,6 +1,7 @@
 """`shuffle-sim compare`, and `plan --task`: methods of a sum or of counts at one privacy."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
@@ -109,8 +110,7 @@ def present_task(
     with show.console.status("calibrating ..."):
         methods = count_methods(asked.task, n, asked.size, privacy.budget, attackers)
         plan = None if noise is None else _planned(asked, n, privacy, noise, objective)
-    budget = privacy.epsilon, privacy.delta
-    warnings = privacy.budget.warnings(n)
+    budget, warnings = (privacy.epsilon, privacy.delta), privacy.budget.warnings(n)
     found = TaskReport(asked.task, n, asked.size, *budget, attackers, plan, methods, warnings)
     output.present(found, _print_task, _draw_task)
 
@@ -156,7 +156,7 @@ def _print_task(summary: TaskReport) -> None:
         rows.append((each.name, each.setting, each.trust.trusted, *numbers, more, known))
     heads = "method", "setting", "trusted", "messages", "bits", "error", "attacked", "epsilon"
     show.print_table(heads, rows, texts=3)
-    show.print_refusals(summary.methods)
+    print_refusals(summary.methods)
     attacked = f" Attacked: with {summary.attackers:,} malicious users." * bool(summary.attackers)
     show.details.print(
         "\nProtocols of this simulator are calibrated. The other rows are formulas: users that "
@@ -191,8 +191,8 @@ def _draw_task(summary: TaskReport) -> "Figure":
     axes.set(xscale="log", yscale="log")
     return show.finish(
         axes,
-        f"{summary.task}: {title}{summary.n:,} users, domain {summary.domain:,}, ε = "
-        f"{summary.epsilon:g}, δ = {summary.delta:g}",
+        f"{summary.task}: {title}{summary.n:,} users, domain {summary.domain:,}, "
+        f"{show.budget(summary)}",
         "bits per user",
         fill(f"error: {_ERRORS.get(summary.task, 'what the task states')}", 50),
         columns=2,
@@ -266,7 +266,7 @@ def _print(summary: ComparisonReport) -> None:
         )
         rows.append((each.name, each.setting, each.trust.trusted, *numbers))
     show.print_table(heads, rows, texts=3)
-    show.print_refusals(summary.methods)
+    print_refusals(summary.methods)
     show.print_warnings(summary.warnings)
     show.details.print(
         "\nAll numbers are closed forms, with rounding at its worst. Malicious users hold the "
@@ -298,11 +298,10 @@ def _draw(summary: ComparisonReport) -> "Figure":
     found = f"{best.title}: the fewest bits, {show.number(best.bits)}\n" if best else ""
     return show.finish(
         axes,
-        f"{found}{summary.n:,} users, d = {summary.d:,}, ε = {summary.epsilon:g}, δ = "
-        f"{summary.delta:g}",
+        f"{found}{summary.n:,} users, d = {summary.d:,}, {show.budget(summary)}",
         "bits per user",
         "root mean square error of the sum" + (" (l2)" if summary.d > 1 else ""),
-        notes=(f"Beyond the axes: {text}." for text in show.papers(summary.methods)),
+        notes=(f"Beyond the axes: {text}." for text in papers(summary.methods)),
     )
 
 
@@ -333,3 +332,19 @@ def _draw_family(axes: "Axes", shown: list[Method], mark: str) -> None:
         else:
             axes.plot([x, x], [error, method.attacked], ":", color=colour, lw=1)
             axes.plot([x], [method.attacked], mark, color=colour, mfc="none")
+
+
+def papers(methods: Iterable[Method]) -> list[str]:
+    """What papers' constants give, which would flatten every axis."""
+    return [
+        f"{each.title}: {show.number(each.bits)} bits, error {show.number(each.error)}"
+        for each in methods
+        if each.paper and not each.refused
+    ]
+
+
+def print_refusals(methods: Iterable[Method]) -> None:
+    """Why some methods of a comparison cannot be had."""
+    for method in methods:
+        if method.refused:
+            show.notes.print(f"{method.title}: refused: {method.refused}")

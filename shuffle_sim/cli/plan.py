@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from protocols.comparison.methods import Method, planned_methods
 from protocols.sums.laplace_sum import ERRORS, laplace_ratio
 from shuffle_sim.cli import show
-from shuffle_sim.cli.compare import TaskOptions, present_task
+from shuffle_sim.cli.compare import TaskOptions, papers, present_task, print_refusals
 from shuffle_sim.cli.data import persons_in
 from shuffle_sim.cli.options import (
     BOUNDS,
@@ -258,8 +258,8 @@ def _print(summary: PlanReport) -> None:
         others.append((each.name, each.setting, each.trust.trusted, *numbers))
     heads = "compared with", "setting", "trusted", std, "noise / central", "bits"
     show.print_table(heads, others, texts=3, where=show.notes)
-    show.print_refusals(summary.methods)
-    show.print_fact("Paper", *show.papers(summary.methods), where=show.details)
+    print_refusals(summary.methods)
+    show.print_fact("Paper", *papers(summary.methods), where=show.details)
 
 
 def _people(found: PeoplePlan) -> Iterator[str]:
@@ -340,5 +340,5 @@ def _draw(summary: PlanReport) -> "Figure":
         f"{spec.privacy.delta:g}, {show.plural(spec.rounds, 'round')}",
         "bits per user, coordinate and round",
         "noise / central Gaussian",
-        notes=(f"Beyond the axes: {text}." for text in (local, *show.papers(summary.methods))),
+        notes=(f"Beyond the axes: {text}." for text in (local, *papers(summary.methods))),
     )

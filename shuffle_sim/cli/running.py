@@ -24,7 +24,7 @@ from shuffle_sim.execution.budget import Budget, Report
 from shuffle_sim.execution.engine import run
 from shuffle_sim.execution.forecast import Forecast, forecast
 from shuffle_sim.execution.options import SEALING_SECONDS, Execution
-from shuffle_sim.execution.result import Result
+from shuffle_sim.execution.result import Result, RunSummary
 from shuffle_sim.execution.runtime import Runtime
 from shuffle_sim.execution.setup import placed
 from shuffle_sim.execution.sizing import seconds_of
@@ -219,7 +219,7 @@ class Running:
         return int(self.options["workers"])
 
     @property
-    def summary(self) -> "RunSummary":
+    def summary(self) -> RunSummary:
         """As it is asked for."""
         fidelity, seed, security = (self.options[k] for k in ("fidelity", "seed", "security"))
         return RunSummary(fidelity or "", self.host.name, self.workers, seed, security)
@@ -242,15 +242,15 @@ class Running:
         )
         return Ahead.of(forecast(protocol, security=security), seconds, fidelity, many)
 
-    def run(self, algorithm: Any, rows: Any, *left: str, **hooks: Any) -> Result:
-        """Run it; options named in `left` are left at their defaults, hooks are of `Execution`.
+    def having(self, **options: Any) -> "Running":
+        """With other options of `run`."""
+        return replace(self, options=self.options | options)
 
-        Errors are those of `run`.
-        """
-        options = {name: value for name, value in self.options.items() if name not in left}
+    def run(self, algorithm: Any, rows: Any, **hooks: Any) -> Result:
+        """Run it; hooks are of `Execution`. Errors are those of `run`."""
         tell = partial(Console(stderr=True).print, "Planned:")
         how = replace(self.execution, on_plan=tell, **hooks)
-        return run(algorithm, rows, runtime=self.host, execution=how, **options)
+        return run(algorithm, rows, runtime=self.host, execution=how, **self.options)
 
 
 def report_of(asked: HostOptions, table: Table | str, file: Path | None) -> Report | None:
@@ -285,28 +285,6 @@ def _number(workers: str) -> int:
         return int(parse_number(workers, int))
     except (ValueError, ArithmeticError):
         raise ParameterError("workers", workers, "a number, or auto") from None
-
-
-@dataclass(frozen=True)
-class RunSummary:
-    """How a run took place."""
-
-    fidelity: str
-    runtime: str
-    workers: int
-    seed: int | None
-    security: str
-
-    @classmethod
-    def of(cls, result: Result) -> "RunSummary":
-        """Of a run that is over."""
-        where = result.fidelity, result.runtime, result.workers
-        return cls(*where, result.seed, result.security)
-
-
-def asked_of(execution: Execution) -> dict[str, Any]:
-    """What commands let set of it, under the names that it has in Python."""
-    return {name: getattr(execution, name) for name in Execution.options()}
 
 
 class Bar:

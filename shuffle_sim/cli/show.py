@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from rich.console import Console
 from rich.table import Table as Grid
 
-from protocols.comparison.methods import Method
 from shuffle_sim.cli.options import option
 from shuffle_sim.data.columns import Bounds
 from shuffle_sim.data.files import check_name
@@ -71,6 +70,11 @@ FOOTER = (
     "Simulator's view: true values and scores come from the data without noise. Epsilon does not "
     "cover them."
 )
+
+
+def budget(privacy: Any) -> str:
+    """Epsilon and delta of what has them, in a picture."""
+    return f"ε = {privacy.epsilon:g}, δ = {privacy.delta:g}"
 
 
 def new_figure(width: float, height: float) -> "Figure":
@@ -332,19 +336,3 @@ def print_reports(reports: ReportCounts, clipped: str) -> None:
         reasons = ", ".join(f"{count} {reason}" for reason, count in reports.dropped.items())
         dropped = f"; dropped: {reasons}" if reasons else ""
         print_fact("Attack", f"{reports.corrupted:,} users corrupted{dropped}")
-
-
-def papers(methods: Iterable[Method]) -> list[str]:
-    """What papers' constants give, which would flatten every axis."""
-    return [
-        f"{each.title}: {number(each.bits)} bits, error {number(each.error)}"
-        for each in methods
-        if each.paper and not each.refused
-    ]
-
-
-def print_refusals(methods: Iterable[Method]) -> None:
-    """Why some methods of a comparison cannot be had."""
-    for method in methods:
-        if method.refused:
-            notes.print(f"{method.title}: refused: {method.refused}")

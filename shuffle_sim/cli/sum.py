@@ -24,7 +24,7 @@ from shuffle_sim.cli.options import (
     left_out,
     option,
 )
-from shuffle_sim.cli.running import Ahead, HostOptions, Running, RunSummary, announce, asked_of
+from shuffle_sim.cli.running import Ahead, HostOptions, Running, announce
 from shuffle_sim.data.columns import Bounds
 from shuffle_sim.data.moments import (
     NORMAL_95,
@@ -40,7 +40,7 @@ from shuffle_sim.errors import ParameterError, refuse_given
 from shuffle_sim.execution.costs import Costs
 from shuffle_sim.execution.options import Execution
 from shuffle_sim.execution.plain import SIMULATOR_VIEW
-from shuffle_sim.execution.result import ReportCounts, Result
+from shuffle_sim.execution.result import ReportCounts, Result, RunSummary
 from shuffle_sim.privacy.bounds.central import best
 from shuffle_sim.privacy.bounds.gaussian import sigma
 from shuffle_sim.privacy.guarantee import Guarantee, Privacy
@@ -121,7 +121,7 @@ def sum_command(
     ahead = how.ahead(asked, rows)
     fewer = _fewer(noise, within, privacy=budget, **spec)
     start = announce(ahead, fewer, yes=how.yes, json=output.json)
-    how = replace(how, options=how.options | {"adversary": adversary})
+    how = how.having(adversary=adversary)
     result = how.run(asked, rows, on_start=start)
     accepted = result.reports.accepted
     if share is not None:
@@ -225,7 +225,6 @@ def _summed_up(
     central = sigma(privacy.epsilon, privacy.delta, protocol.sensitivity) * rounds**0.5
     means, spread, variances = released(view, result.value, error, accepted, variance=variance)
     inside = np.clip(view.rows, view.lower, view.upper)
-    assumptions = (*result.privacy.assumptions, *table.assumptions)
     return SumReport(
         table=table.name,
         people=people,
@@ -249,7 +248,7 @@ def _summed_up(
         bits=protocol.bits,
         bits_per_user=ahead.bits_per_user,
         chosen_bounds=table.chosen_bounds,
-        privacy=replace(result.privacy, assumptions=assumptions),
+        privacy=result.privacy.assuming(*table.assumptions),
         warnings=privacy.warnings(people),
         ahead=ahead,
         noise=NoiseReport(error, central, least * protocol.sensitivity, least_noise, paper),
@@ -257,7 +256,7 @@ def _summed_up(
         wire_bytes_per_user=result.costs.wire_bytes / result.reports.asked,
         reports=result.reports,
         run=RunSummary.of(result),
-        execution=asked_of(how.execution),
+        execution=how.execution.asked,
     )
 
 

@@ -1,20 +1,22 @@
 """`shuffle-sim train`: a linear model by shuffle-private convex optimisation."""
 
+import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from protocols.comparison.trained import REPEATS, train_methods
 from protocols.learning import pure
 from protocols.learning.model import GRADIENT, named_loss
 from protocols.learning.splits import Moment, Split, Watch
 from protocols.learning.training import DESCENTS, Trainer
 from protocols.problems.linear_loss import LinearLoss
 from protocols.selection.models import FRACTION
-from shuffle_sim.cli import train_compare, train_report
+from shuffle_sim.cli import train_report as report
 from shuffle_sim.cli.data import listed, load
 from shuffle_sim.cli.options import (
     DataOptions,
@@ -25,18 +27,21 @@ from shuffle_sim.cli.options import (
     option,
 )
 from shuffle_sim.cli.running import Ahead, Bar, HostOptions, Running, announce
-from shuffle_sim.cli.show import Drawn, check_path, notes, size
-from shuffle_sim.data.labelled import labelled
+from shuffle_sim.cli.show import Drawn, check_path, notes, size, whole
+from shuffle_sim.data.labelled import Labelled, labelled
 from shuffle_sim.data.tables import Table
 from shuffle_sim.errors import ParameterError, refuse_given
 from shuffle_sim.execution.checkpoint import split_seed
 from shuffle_sim.execution.forecast import forecast
 from shuffle_sim.execution.options import Execution
+from shuffle_sim.execution.plain import plain
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.trust import Trust
 
-_HEAVY = "heavy-tailed-erm"
-_CHOICES = ("protocol", "hyper", "phases", "batch", "eta", "smoothing", "select", "choose_bounds")
+_OF_MODEL = "quantile", "threshold", "radius", "ridge", "norm_bound"
+_OF_STEPS = "phases", "batch", "eta", "smoothing"
+"""Options that a trainer, and that its protocols take under the same names."""
+_CHOICES = ("protocol", "hyper", *_OF_STEPS, "select", "choose_bounds")
 _OF_MECHANISMS = {"tilt": "tilt", "adversarial_radius": "radius"}
 _OPTIONS = {own: name for name, own in _OF_MECHANISMS.items()}
 """Options of single mechanisms, and what these call them; and back."""
@@ -48,6 +53,29 @@ _OF_MESSAGES = dict.fromkeys(
 ) | {"fidelity": None, "honest_fraction": 1.0, "security": "none"}
 del _OF_MESSAGES["select"], _OF_MESSAGES["phases"]
 """Options without a use there, by what they are where nobody gives them."""
+_OF_CURATORS = {
+    "tilt": "given with --trust central --mechanism tilted-erm",
+    "adversarial_radius": "given with --trust central --mechanism adversarial-erm",
+    "pure": "given with --trust central: no view of a shuffler is purely private here",
+    "pilot": "given with --trust central or --compare; in Python there is protocols.Piloted",
+}
+_LEAST = "the least proven bound of the excess loss"
+_RULES = {"practice": "tuned steps (practice)", "bound": _LEAST}
+
+
+@dataclass(frozen=True)
+class CompareOptions:
+    """Whether other methods are trained, too."""
+
+    compare: bool = option(
+        False, "Compare shuffled with central, local and non-private training.", "--compare"
+    )
+    every: bool = option(False, "With --compare: all optimisers, and all algorithms.", "--all")
+    repeats: int | None = option(
+        None,
+        "With --compare: splits, and runs of a method; default "
+        f"{REPEATS[False]}, with --all {REPEATS[True]}.",
+    )
 
 
 def train_command(
@@ -59,7 +87,7 @@ def train_command(
     host: HostOptions,
     execution: Execution,
     output: Drawn,
-    others: train_compare.CompareOptions,
+    others: CompareOptions,
     model_out: Path | None = option(None, "File for the model (.json)."),
 ) -> None:
     """Train a linear model by shuffle-private convex optimisation; test it on people held out.
@@ -83,8 +111,9 @@ def train_command(
     """
     trust, compare = Trust.of(optimiser.trust), others.compare
     if trust is not Trust.CENTRAL:
-        own = {} if compare else _of_mechanism(optimiser)
-        _no_curator(optimiser.pure, optimiser.pilot and not compare, own)
+        for name in ("pure",) if compare else _OF_CURATORS:
+            value = getattr(optimiser, name)
+            refuse_given({name: None if value is False else value}, _OF_CURATORS[name])
     source = load(data, problem.label)
     names = _names(problem.classes, source)
     budget = Privacy(privacy.epsilon, 0.0 if optimiser.pure else privacy.delta)
@@ -101,9 +130,8 @@ def train_command(
     asked = {**vars(data), **vars(optimiser), **vars(noise), **vars(host), "model_out": model_out}
     if compare:
         _left_out(asked, _CHOSEN_BY_COMPARE, "with --compare, which chooses for every method")
-        asked_for = rows, trainer, problem.test_fraction, others, optimiser.rounds, how
-        summary = train_compare.compared(*asked_for)
-        output.present(summary, train_compare.print_report, train_compare.draw)
+        summary = _compared(rows, trainer, problem, others, optimiser.rounds, how)
+        output.present(summary, report.print_comparison, report.draw_comparison)
         return
     refuse_given({"repeats": others.repeats, "all": others.every or None}, "given with --compare")
     seed = split_seed(host.checkpoint, host.resume, host.seed)
@@ -113,14 +141,15 @@ def train_command(
         made = _central(trainer, optimiser, split.people.asked, select)
         plot = None if output.plot is None else str(output.plot)
         refuse_given({"plot": plot}, "left out with --trust central: few releases")
-        report = train_report.summed_up(split, made, how.run(made, split.asked), how.execution)
+        found = report.summed_up(split, made, how.run(made, split.asked), how, [], 0)
     else:
-        report = _shuffled(split, select, data, optimiser, how, output)
+        found = _shuffled(split, select, data, optimiser, how, output)
     try:
         if model_out is not None:
-            train_report.save(report, model_out)
+            with whole("model_out", model_out) as part:
+                part.write_text(json.dumps(plain(found.file.public()), indent=2) + "\n")
     finally:  # what was paid for is told, whatever becomes of its file
-        output.present(report, train_report.print_report, train_report.draw)
+        output.present(found, report.print_report, report.draw)
     if model_out is not None and not output.json:
         notes.print(f"Model: {model_out}")
 
@@ -132,7 +161,7 @@ def _with_mechanism(
     if Trust.of(asked.trust) is not Trust.CENTRAL or asked.mechanism is not None:
         return asked
     if asked.pilot or asked.moment is not None:
-        return replace(asked, mechanism=_HEAVY)
+        return replace(asked, mechanism="heavy-tailed-erm")
     if asked.select:  # among models of one release each
         return replace(asked, mechanism="output")
     loss, outputs = named_loss(named), count if count > 2 else 1
@@ -162,17 +191,13 @@ def _trainer(
         problem.loss,
         len(source.columns) + 1,
         budget,
-        quantile=problem.quantile,
-        threshold=problem.threshold,
-        radius=problem.radius,
-        ridge=problem.ridge,
-        norm_bound=problem.norm_bound,
         moment=optimiser.moment,
         pilot=optimiser.pilot,
         records=1 if persons and problem.records is None else problem.records,
         classes=classes,
         intercept=1 / math.hypot(source.scale.norm, 1),
         choose=optimiser.choose or chosen,
+        **{name: getattr(problem, name) for name in _OF_MODEL},
         **noise,
     )
 
@@ -184,7 +209,7 @@ def _shuffled(
     optimiser: OptimiserOptions,
     how: Running,
     output: Drawn,
-) -> train_report.TrainingReport:
+) -> report.TrainingReport:
     """Train by the shuffle model."""
     if output.plot is not None and data.choose_bounds is not None:
         allowed = "left out with --choose-bounds: losses are unknown"
@@ -199,25 +224,52 @@ def _shuffled(
         share=data.choose_bounds,
         by=split.source.by,
         hyper=optimiser.hyper or "calibrated",
-        phases=optimiser.phases,
-        batch=optimiser.batch,
-        eta=optimiser.eta,
-        smoothing=optimiser.smoothing,
+        **{name: getattr(optimiser, name) for name in _OF_STEPS},
     )
     made = make(rounds=optimiser.rounds)
     ahead = how.ahead(made, split.asked)
     start = announce(ahead, _fewer(made, ahead, make), yes=how.yes, json=output.json)
-    delta = trainer.privacy.delta
     with Bar("training", made.rounds) as bar:
 
         def step(found: Moment) -> None:
             loss, spent = f"loss {found.loss:.4f}", f"epsilon {found.epsilon:.3f}"
             bar.step(found.round, f"rounds  {loss}  {spent}  sent {size(found.wire_bytes)}")
 
-        watch = Watch(split, made.rounds, delta, step)
+        watch = Watch(split, made.rounds, trainer.privacy.delta, step)
         result = how.run(made, split.asked, on_round=watch, on_start=start)
-    bits = ahead.bits_per_user
-    return train_report.summed_up(split, made, result, how.execution, watch.moments, bits)
+    return report.summed_up(split, made, result, how, watch.moments, ahead.bits_per_user)
+
+
+def _compared(
+    source: Labelled,
+    trainer: Trainer,
+    problem: ProblemOptions,
+    asked: CompareOptions,
+    rounds: int | None,
+    how: Running,
+) -> report.TrainComparison:
+    """Train by other methods, too."""
+    how = how.having(fidelity=how.options["fidelity"] or "aggregate")
+    summary = how.summary
+    with Bar("comparing", 1) as bar:
+        found = train_methods(
+            source,
+            trainer,
+            test_fraction=problem.test_fraction,
+            repeats=asked.repeats,
+            rounds=rounds,
+            every=asked.every,
+            seed=summary.seed,
+            shuffled=lambda made, asked, seed: how.having(seed=seed).run(made, asked),
+            on_run=lambda name, done, every: bar.step(done, f"runs  {name}", every),
+        )
+    table = source.table.name, found.people, source.rule, source.scaling
+    model = type(trainer.loss).__name__, trainer.problem.domain.radius, trainer.ridge
+    asked_for = trainer.privacy, found.repeats, summary, how.execution.asked
+    warnings = trainer.privacy.warnings(found.people.asked)
+    rule = f"the optimiser with {_RULES[trainer.choose]}"
+    methods = found.constant, rule, found.methods, warnings, found.refused
+    return report.TrainComparison(*(*table, *model, *asked_for, *methods))
 
 
 def _left_out(given: Mapping[str, Any], options: Mapping[str, object], why: str) -> None:
@@ -295,17 +347,3 @@ def _of_mechanism(asked: OptimiserOptions) -> dict[str, Any]:
     """What was given for a single mechanism, by its own names."""
     given = {own: getattr(asked, option) for option, own in _OF_MECHANISMS.items()}
     return {own: value for own, value in given.items() if value is not None}
-
-
-def _no_curator(pure: bool, pilot: bool, own: Mapping[str, Any]) -> None:
-    """Refuse what only a curator takes."""
-    for name, value in own.items():
-        mechanism = "tilted-erm" if name == "tilt" else "adversarial-erm"
-        allowed = f"given with --trust central --mechanism {mechanism}"
-        raise ParameterError(_OPTIONS[name], value, allowed)
-    if pure:
-        allowed = "given with --trust central: no view of a shuffler is purely private here"
-        raise ParameterError("pure", pure, allowed)
-    if pilot:
-        allowed = "given with --trust central or --compare; in Python there is protocols.Piloted"
-        raise ParameterError("pilot", pilot, allowed)

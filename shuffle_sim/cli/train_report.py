@@ -1,44 +1,29 @@
-"""What the training of one model gave: printed, drawn and saved."""
+"""What training gave, of one model or of many methods: printed, drawn and saved."""
 
-import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass, field, replace
-from pathlib import Path
+from dataclasses import astuple, dataclass, field
+from textwrap import fill
 from typing import TYPE_CHECKING, Any, cast
 
+from protocols.comparison.trained import Scores, SplitScore, TrainedMethod
 from protocols.learning.splits import Moment, PeopleCount, Split
 from protocols.learning.training import Trained
 from protocols.selection.models import Selection
 from shuffle_sim.arrays import Floats
 from shuffle_sim.cli import show
-from shuffle_sim.cli.running import RunSummary, asked_of
+from shuffle_sim.cli.running import Running
 from shuffle_sim.data.columns import Bounds
-from shuffle_sim.data.labelled import Labelled
 from shuffle_sim.data.model import LinearModel
 from shuffle_sim.data.moments import NORMAL_95
 from shuffle_sim.execution.costs import Costs
-from shuffle_sim.execution.options import Execution
 from shuffle_sim.execution.plain import SIMULATOR_VIEW, Json, plain
-from shuffle_sim.execution.result import ReportCounts, Result
-from shuffle_sim.privacy.guarantee import Guarantee
+from shuffle_sim.execution.result import ReportCounts, Result, RunSummary
+from shuffle_sim.privacy.guarantee import Guarantee, Privacy
 from shuffle_sim.privacy.trust import Trust
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-
-@dataclass(frozen=True)
-class Winner:
-    """Of a paid selection: its name, and the noisy scores, which epsilon covers."""
-
-    chosen: str
-    scores: Mapping[str, float]
-
-    @classmethod
-    def of(cls, selection: Selection | None) -> "Winner | None":
-        """Of a selection, if there was one."""
-        return None if selection is None else cls(selection.chosen, selection.scores)
 
 
 @dataclass(frozen=True)
@@ -101,7 +86,7 @@ class TrainingReport:
     costs: Costs
     payload_bits_per_user: float
     chosen_bounds: dict[str, Bounds]
-    selected: Winner | None
+    selected: Selection | None
     reports: ReportCounts
     history: list[Moment]
     run: RunSummary
@@ -111,33 +96,20 @@ class TrainingReport:
 
 
 def summed_up(
-    split: Split,
-    made: Any,
-    result: Result,
-    execution: Execution,
-    moments: Sequence[Moment] = (),
-    bits: float = 0,
+    split: Split, made: Any, result: Result, how: Running, moments: Sequence[Moment], bits: float
 ) -> TrainingReport:
     """Of a run that is over, in which a user sent so many bits."""
     found = Trained.of(result.value)
     split = split.opened(found)
     source, trainer, table = split.source, split.trainer, split.source.table
+    privacy = result.privacy.assuming(*source.assumptions)
+    promised = cast("dict[str, Json]", plain(privacy))
     loss = type(trainer.loss).__name__
-    weights, intercept = source.weights(found.theta)
-    privacy = _with_classes(result.privacy, source)
-    saved = LinearModel(
-        loss=loss,
-        schema=table.schema,
-        weights=weights,
-        intercept=intercept,
-        classes=source.names,
-        target=table.target_name,
-        labels=source.rule,
-        target_bounds=table.target_bounds if source.names is None else None,
-        privacy=cast("dict[str, Json]", plain(privacy)),
-        private=result.private,
-    )
-    bound = math.inf if trainer.clips else made.bound
+    saved = source.model(found.theta, loss, promised, private=result.private)
+    proven = made.rounds_per_user, math.inf if trainer.clips else made.bound, made.assumes
+    named = cast("dict[str, Json]", plain(trainer.loss)) | {"name": loss}
+    ball = named, trainer.problem.domain.radius, trainer.ridge
+    limits, ends = (table.columns, table.lower, table.upper), saved.target_bounds
     gradients = result.reports.clipped if result.trust is Trust.SHUFFLE else None
     return TrainingReport(
         table=table.name,
@@ -145,28 +117,11 @@ def summed_up(
         labels=source.rule,
         scaling=source.scaling,
         clipped=ClippedRows(table.clipped_cells, source.clipped_labels, gradients),
-        model=TrainedModel(
-            loss=cast("dict[str, Json]", plain(trainer.loss)) | {"name": loss},
-            radius=trainer.problem.domain.radius,
-            ridge=trainer.ridge,
-            columns=table.columns,
-            lower=table.lower,
-            upper=table.upper,
-            weights=weights,
-            intercept=intercept,
-            target_bounds=table.target_bounds if source.half_range else None,
-        ),
+        model=TrainedModel(*ball, *limits, saved.weights, saved.intercept, ends),
         scores=split.scores(found.theta),
         held_out_error=split.held_out_error(found.theta),
         constant=split.constant(),
-        protocol=Chosen(
-            type(made).__name__,
-            result.rounds,
-            made.rounds_per_user,
-            bound,
-            made.assumes,
-            made.choices,
-        ),
+        protocol=Chosen(type(made).__name__, result.rounds, *proven, made.choices),
         privacy=privacy,
         warnings=trainer.privacy.warnings(split.people.asked),
         private=result.private,
@@ -174,21 +129,14 @@ def summed_up(
         costs=result.costs,
         payload_bits_per_user=bits,
         chosen_bounds=table.chosen_bounds,
-        selected=Winner.of(found.selection),
+        selected=found.selection,
         reports=result.reports,
         history=list(moments),
         run=RunSummary.of(result),
-        execution=asked_of(execution),
+        execution=how.execution.asked,
         trust=result.trust,
         file=saved,
     )
-
-
-def _with_classes(privacy: Guarantee, source: Labelled) -> Guarantee:
-    """What more is assumed: that the labels' classes are public, and of blanks."""
-    notes = () if source.half_range is not None else ("the classes of labels are public",)
-    every = (*privacy.assumptions, *notes, *source.table.assumptions)
-    return replace(privacy, assumptions=every)
 
 
 def print_report(report: TrainingReport) -> None:
@@ -199,8 +147,10 @@ def print_report(report: TrainingReport) -> None:
         f"{run.fidelity} messages, runtime {run.runtime}, {show.plural(run.workers, 'user shard')}"
     )
     seen = "the analyzer sees only the permuted messages"
+    by = "noisy scores (epsilon covers them)"
     if report.trust is not Trust.SHUFFLE:
         interaction, how, seen = report.trust.trusted, "", "the curator releases the model alone"
+        by = "the exponential mechanism (epsilon covers it)"
     show.details.print(
         f"{show.plural(len(model.columns), 'column')}; {report.labels}\nPublic scaling: "
         f"{report.scaling}.\n{model.loss['name']} loss, ball of radius {model.radius:g}, ridge "
@@ -223,10 +173,7 @@ def print_report(report: TrainingReport) -> None:
     show.print_bounds(report.chosen_bounds)
     if report.selected is not None:
         scores_of = (f"{name}: {score:.4f}" for name, score in report.selected.scores.items())
-        how = "noisy scores (epsilon covers them)"
-        if report.trust is not Trust.SHUFFLE:
-            how = "the exponential mechanism (epsilon covers it)"
-        show.print_fact("Selected", f"{report.selected.chosen}, by {how}", *scores_of)
+        show.print_fact("Selected", f"{report.selected.chosen}, by {by}", *scores_of)
     if report.trust is Trust.SHUFFLE:
         several = report.chosen_bounds or report.selected
         each = f"{show.plural(made.rounds_per_user, 'report')} of {'at most ' if several else ''}"
@@ -248,21 +195,17 @@ def print_report(report: TrainingReport) -> None:
 
 
 def _bound(made: Chosen, constant: float) -> list[str]:
-    bound = made.excess_bound
-    if bound == math.inf:
+    if made.excess_bound == math.inf:
         return ["none is proven for these parameters"]
-    most = f"at most {show.number(bound)}, proven"
-    proven = f"expected excess loss over the best model in the ball: {most}"
-    if made.bound_assumes:
-        proven += f" only where {made.bound_assumes}"
-    if bound <= constant:
-        return [proven]
-    return [
-        proven,
+    only = f" only where {made.bound_assumes}" * bool(made.bound_assumes)
+    most = f"at most {show.number(made.excess_bound)}, proven{only}"
+    vacuous = (
         f"This is above the loss of a constant ({show.number(constant)}): it promises nothing "
         "here.",
         "With so few people, only the scores on held-out people show how good the model is.",
-    ]
+    )
+    proven = f"expected excess loss over the best model in the ball: {most}"
+    return [proven, *(vacuous if made.excess_bound > constant else ())]
 
 
 def draw(report: TrainingReport) -> "Figure":
@@ -290,11 +233,118 @@ def draw(report: TrainingReport) -> "Figure":
     return figure
 
 
-def save(report: TrainingReport, path: Path) -> None:
-    """Write the model and its guarantee as JSON: nothing that epsilon does not cover.
+@dataclass(frozen=True)
+class TrainComparison:
+    """What is compared, and what came of it; `refused` has a reason for each method."""
 
-    Raises:
-        ParameterError: it cannot be written.
-    """
-    with show.whole("model_out", path) as part:
-        part.write_text(json.dumps(plain(report.file.public()), indent=2) + "\n")
+    table: str
+    people: PeopleCount
+    labels: str
+    scaling: str
+    loss: str
+    radius: float
+    ridge: float
+    asked_for: Privacy
+    repeats: int
+    run: RunSummary
+    execution: Mapping[str, Any]
+    constant: Scores = field(metadata=SIMULATOR_VIEW)
+    rule: str
+    methods: list[TrainedMethod]
+    warnings: tuple[str, ...]
+    refused: dict[str, str]
+
+
+def print_comparison(summary: TrainComparison) -> None:
+    """Print it for people."""
+    asked, splits = summary.asked_for, show.plural(summary.repeats, "split")
+    show.console.print(
+        f"\n[bold]{summary.table}[/]: {summary.people}; asked for epsilon {asked.epsilon:g} at "
+        f"delta {asked.delta:g}; {splits}\n"
+    )
+    show.details.print(
+        f"{summary.labels}\n{summary.loss} loss, ball of radius {summary.radius:g}, ridge "
+        f"{summary.ridge:g}, {summary.run.fidelity} messages\nPublic scaling: {summary.scaling}.\n"
+    )
+    names = [name for name in summary.constant if name != "training_loss"]
+    heads = [name.replace("_", "\n") for name in names]
+    table = show.grid("", "trusted", *heads, "epsilon", "bits per\nuser", "rounds", texts=2)
+    table.collapse_padding = True  # room for names
+    for row in summary.methods:
+        spent = "none" if math.isinf(row.privacy.epsilon) else f"{row.privacy.epsilon:.3f}"
+        scores = [_score(row.scores[name]) for name in names]
+        counts = f"{row.bits_per_user:,}", f"{row.rounds:,}"
+        name = fill(row.method, 20, break_long_words=False)  # at a hyphen
+        table.add_row(name, row.trust.trusted, *scores, spent, *counts)
+    table.add_row("best constant", "", *(_score(summary.constant[name]) for name in names))
+    show.console.print(table)
+    show.notes.print(
+        f"\nMean±standard error over {splits}, the same for all. Scores are the simulator's own "
+        "view."
+    )
+    show.details.print(
+        f"Central, local and non-private training take {summary.rule}.\n"
+        "Optimisers, their bounds, and what gives epsilon:"
+    )
+    for row in summary.methods:
+        by = "" if row.optimiser == row.method else f"{row.optimiser}, "
+        proven = math.isfinite(row.excess_bound)
+        bound = f"bound {show.number(row.excess_bound)}" if proven else "no proven bound"
+        if proven and row.bound_assumes:
+            bound += f", where {row.bound_assumes}"
+        show.details.print(f"  {row.method}: {by}{bound}; epsilon by {row.privacy.basis}")
+    for name, reason in summary.refused.items():
+        show.notes.print(f"  {name}: refused: {reason}")
+    show.print_warnings(summary.warnings)
+    constant = summary.constant["held_out_loss"].mean
+    vacuous = [row.method for row in summary.methods if constant < row.excess_bound < math.inf]
+    if vacuous:
+        show.details.print(
+            f"The bound is above the loss of a constant for: {'; '.join(vacuous)}. It promises "
+            "nothing there. With so few people, only the scores on held-out people show how good "
+            "the models are."
+        )
+
+
+def _score(found: SplitScore) -> str:
+    return f"{show.number(found.mean)}±{found.error:.1g}"
+
+
+def draw_comparison(summary: TrainComparison) -> "Figure":
+    """Held-out loss and bits, by method."""
+    methods = summary.methods[: show.MOST]
+    places = range(len(methods))
+    figure = show.new_figure(9, 1.9 + 0.5 * len(methods))
+    left, right = figure.subplots(1, 2, sharey=True, width_ratios=(3, 2))
+    for place, row in zip(places, methods, strict=True):
+        score, colour = row.scores["held_out_loss"], row.trust.colour
+        left.plot(score.values, [place] * summary.repeats, "o", ms=4, alpha=0.3, color=colour)
+        bars = {"fmt": "|", "ms": 12, "color": colour, "capsize": 3}
+        left.errorbar([score.mean], [place], xerr=[NORMAL_95 * score.error], **bars)
+    constant = summary.constant["held_out_loss"].mean
+    left.axvline(constant, color="gray", ls="--", lw=1, label="best constant")
+    left.plot([], [], "o", ms=4, alpha=0.3, color="gray", label="one split")
+    left.errorbar([], [], xerr=[], fmt="|", color="gray", capsize=3, label="mean, 95 %")
+    titles = [row.method + f"\n{row.optimiser}" * (row.optimiser != row.method) for row in methods]
+    left.set_yticks(places, titles)
+    left.invert_yaxis()
+    show.dress(left, "", f"held-out {summary.loss.lower()} loss")
+    bits = [row.bits_per_user for row in methods]
+    for place, row in zip(places, methods, strict=True):
+        first = methods.index(row) == [each.trust for each in methods].index(row.trust)
+        label = f"{row.trust}: {row.trust.unit}" if first else ""
+        right.barh(place, row.bits_per_user, color=row.trust.colour, alpha=0.6, label=label)
+        right.text(row.bits_per_user * 1.2, place, f"{row.bits_per_user:,}", va="center")
+    right.set_xscale("log")
+    right.set_xlim(min(bits) / 5, max(bits) * 60)
+    show.dress(right, "", "bits per user, whole run")
+    shuffled = [each for each in methods if each.trust is Trust.SHUFFLE] or methods
+    best = min(shuffled, key=lambda each: each.scores["held_out_loss"].mean)
+    asked, score = summary.asked_for, best.scores["held_out_loss"]
+    title = (
+        f"{summary.table}: {best.method} has a loss of {show.number(score.mean)}, a constant "
+        f"{show.number(constant)}\n{summary.people.asked:,} people, {show.budget(asked)}"
+    )
+    figure.suptitle(title, x=0.01, ha="left", fontsize=11)
+    show.legend(figure, 4)
+    return figure

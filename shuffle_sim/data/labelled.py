@@ -1,14 +1,15 @@
 """What a linear model learns from: labelled rows in the l2 unit ball, and people held out."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import overload
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.file_columns import first_gap, numeric
+from shuffle_sim.data.model import LinearModel
 from shuffle_sim.data.persons import Persons
 from shuffle_sim.data.row_map import RowMap
 from shuffle_sim.data.tables import Table
@@ -87,6 +88,12 @@ class Labelled:
             "lies in the l2 ball of radius 1"
         )
 
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What a guarantee for these rows takes to be public, beside bounds."""
+        classes = () if self.half_range is not None else ("the classes of labels are public",)
+        return *classes, *self.table.assumptions
+
     def weights(self, theta: Floats) -> tuple[Floats, Floats]:
         """Coefficients and intercept of the margin in the table's units, for values in the bounds.
 
@@ -101,6 +108,24 @@ class Labelled:
         if len(scaled) == 1:
             return np.asarray(weights[0]), np.asarray(intercepts[0])
         return np.asarray(weights), np.asarray(intercepts)
+
+    def model(
+        self, theta: Floats, loss: str, privacy: Mapping[str, Any], *, private: bool
+    ) -> LinearModel:
+        """What was trained, in the units of the table: with its guarantee as JSON has it."""
+        weights, intercept = self.weights(theta)
+        return LinearModel(
+            loss=loss,
+            schema=self.table.schema,
+            weights=weights,
+            intercept=intercept,
+            classes=self.names,
+            target=self.table.target_name,
+            labels=self.rule,
+            target_bounds=self.table.target_bounds if self.names is None else None,
+            privacy=privacy,
+            private=private,
+        )
 
 
 def labelled(

@@ -83,10 +83,7 @@ class Observed:
             promised = replace(claim, assumptions=whole)
             return promised if self.full else settled, promised
         claimed = f"{UNCONFIRMED} (epsilon {claim.epsilon:.4g} at delta {claim.delta:g})"
-        settled, promised = (
-            replace(each, assumptions=(*each.assumptions, claimed)) for each in (settled, promised)
-        )
-        return settled, promised
+        return settled.assuming(claimed), promised.assuming(claimed)
 
 
 def _honesty(noisy: list[tuple[int, int]], assumed: float) -> tuple[str, ...]:

@@ -90,6 +90,11 @@ class Execution:
         if self.on_start is not None:
             self.on_start()
 
+    @property
+    def asked(self) -> dict[str, Any]:
+        """What commands let set of it, under the names that it has in Python."""
+        return {name: getattr(self, name) for name in self.options()}
+
     @classmethod
     def taken(cls, options: dict[str, Any]) -> "Execution":
         """From options of a run by name: its own are taken out of them."""

@@ -233,3 +233,20 @@ def spending(ledger: PrivacyLedger, delta: float) -> Iterator[None]:
                 f"{ledger.guarantee(delta)}{known}"
             )
         raise
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """How a run took place."""
+
+    fidelity: str
+    runtime: str
+    workers: int
+    seed: int | None
+    security: str
+
+    @classmethod
+    def of(cls, result: Result) -> "RunSummary":
+        """Of a run that is over."""
+        where = result.fidelity, result.runtime, result.workers
+        return cls(*where, result.seed, result.security)

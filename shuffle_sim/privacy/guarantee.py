@@ -1,7 +1,7 @@
 """What is promised, and on which grounds."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from shuffle_sim.data.population import Unit
 from shuffle_sim.errors import positive, real
@@ -79,6 +79,10 @@ class Guarantee:
     basis: str = ""
     assumptions: tuple[str, ...] = ()
     unit: Unit = Unit.RECORD
+
+    def assuming(self, *more: str) -> "Guarantee":
+        """Where more must hold."""
+        return replace(self, assumptions=(*self.assumptions, *more))
 
     def __str__(self) -> str:
         shown = "infinite" if math.isinf(self.epsilon) else f"{self.epsilon:.6g}"
