@@ -13,13 +13,12 @@ from typing import Any
 import numpy as np
 
 from protocols import CentralSum
+from protocols.comparison.named import named_protocol
 from protocols.learning.training import Trainer
 from shuffle_sim.auditing import audit_central
 from shuffle_sim.auditing.asked import Asked
 from shuffle_sim.auditing.bench import LAW, of_categories
 from shuffle_sim.auditing.stated import stated_epsilon
-from shuffle_sim.cli.audit import protocol_of
-from shuffle_sim.cli.options import SumOptions
 from shuffle_sim.data.population import Unit
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.privacy.guarantee import Privacy
@@ -41,7 +40,7 @@ def of_shuffle(name: str) -> dict[str, Any]:
     made = None
     for d in (2, 1):
         try:
-            made = protocol_of(name, USERS, d, PRIVACY, SumOptions())
+            made = named_protocol(name, USERS, d, PRIVACY)
             break
         except ParameterError as error:
             refused = error

@@ -6,8 +6,9 @@ formulas: each noise is one variance of a count, and a task makes its error of t
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 
@@ -112,6 +113,34 @@ def shown(name: str, setting: str, made: CountsTask, attackers: int) -> Method:
         attacked=made.attacked(attackers),
         epsilon=made.epsilon,
     )
+
+
+@dataclass(frozen=True)
+class PlannedTask:
+    """A protocol beside others, with the parameters that were chosen for each of its parts."""
+
+    method: Method
+    parameters: list[dict[str, Any]]
+
+
+def planned_task(
+    task: str,
+    n: int,
+    domain: int,
+    privacy: Privacy,
+    *,
+    objective: str = "messages",
+    honest_fraction: float = 1.0,
+) -> PlannedTask:
+    """The protocol of a task, planned for n users.
+
+    Raises:
+        ParameterError: what it cannot do.
+    """
+    (name, kind), *_ = task_kinds(task).items()
+    size = kind.size(n, domain, privacy)
+    made: Any = kind.calibrated(**size, objective=objective, honest_fraction=honest_fraction)
+    return PlannedTask(shown(name, "the plan", made, 1), [asdict(each) for each in made.parts])
 
 
 def _formulas(task: str, n: int, domain: int, privacy: Privacy, attackers: int) -> Iterator[Method]:
@@ -257,3 +286,10 @@ TASKS = {
     "group-means": _group_means,
 }
 """Questions, and how errors follow from the noise of a count."""
+ERRORS = {
+    "histogram": "standard error of a category that an average number of users is in",
+    "heavy-hitters": "count from which an item is found, but for a chance of 0.001",
+    "quantiles": "largest standard error of a rank",
+    "group-means": "standard error of a mean in the middle of the range, in ranges",
+}
+"""What the error of a task is."""

@@ -10,17 +10,14 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from protocols.central.record.sums import CentralSum
-from protocols.sums.binomial_sum import BinomialSum
 from protocols.sums.one_round import OneRoundSum, SumSetting
 from shuffle_sim.data.population import Unit
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.notebook import html_rows
-from shuffle_sim.privacy.bounds import central, gaussian, paper
+from shuffle_sim.privacy.bounds import central, gaussian
 from shuffle_sim.privacy.guarantee import Privacy
-from shuffle_sim.privacy.planner import Plan
 from shuffle_sim.privacy.trust import Trust
 from shuffle_sim.protocol.base import Protocol
-from shuffle_sim.protocol.encodings import choose, encodings, robust
 from shuffle_sim.protocol.release import CentralAlgorithm
 from shuffle_sim.registry import registered_kinds, skipping
 
@@ -224,71 +221,6 @@ def _local(n: int, d: int, privacy: Privacy, attackers: int) -> Method:
         bits=d * trust.unit_bits,
         error=error,
         attacked=math.inf if attackers else error,
-    )
-
-
-def planned_methods(plan: Plan) -> Methods:
-    """What a plan is compared with: errors are per coordinate and round, at sensitivity 1.
-
-    Bits are per user, coordinate and round.
-    """
-    spec = plan.spec
-    cases = [
-        ("Gaussian", trust, spec.central * trust.noise(spec.n))
-        for trust in (Trust.CENTRAL, Trust.LOCAL)
-    ]
-    privacy = spec.privacy.epsilon, spec.privacy.delta
-    least, name = central.best(*privacy, spec.d, spec.rounds)
-    if name != "Gaussian":
-        cases.insert(1, (f"{name}, the least noise", Trust.CENTRAL, least))
-    found = [
-        Method(str(trust), setting, trust, bits=trust.unit_bits, error=std)
-        for setting, trust, std in cases
-    ]
-    return Methods([*found, *_encoded(plan), _planned_by_paper(plan)])
-
-
-def _encoded(plan: Plan) -> list[Method]:
-    """Every encoding at the plan's noise ratio."""
-    spec, found = plan.spec, []
-    scalar = spec.d == spec.rounds == 1
-    for encoding, name in encodings(scalar).items():
-        if not robust(name):
-            continue  # the plan itself may be of it
-        case = f"encoding {encoding}", f"{plan.noise_ratio:.4g} x central", Trust.SHUFFLE
-        try:
-            _, each = choose(spec, plan.noise_ratio, None, encoding, scalar)
-        except ParameterError as why:
-            found.append(Method(*case, refused=str(why)))
-        else:
-            found.append(Method(*case, bits=each.bits, error=each.std))
-    return found
-
-
-def _planned_by_paper(plan: Plan) -> Method:
-    """The binomial sum with the paper's constants."""
-    spec, privacy = plan.spec, plan.spec.privacy
-    case = BinomialSum.family, "the paper's constants", Trust.SHUFFLE
-    try:
-        each, share = (
-            (privacy.epsilon, privacy.delta)
-            if spec.rounds == 1
-            else paper.interactive_budget(privacy.epsilon, privacy.delta, spec.rounds)
-        )
-        constants = (
-            paper.lemma_3_1(spec.n, each, share)
-            if spec.d == 1
-            else paper.theorem_3_2(spec.n, spec.d, each, share)
-        )
-    except ParameterError as error:
-        return Method(*case, refused=str(error))
-    # b p (1 - p) of the noise and 1/4 of the rounding of each user, in steps.
-    variance = spec.n * (constants.b * constants.p * (1 - constants.p) + 0.25)
-    return Method(
-        *case,
-        bits=constants.g + constants.b,
-        error=math.sqrt(variance) / constants.g,
-        paper=True,
     )
 
 

@@ -265,8 +265,7 @@ def attack_command(
 
     def draw(found: AttackFinding) -> "Figure":
         axes = show.new_axes(7, 4.5)
-        budget = f"ε = {privacy.epsilon:g}, δ = {privacy.delta:g}"
-        notes = [f"{study}: {asked.n:,} users, d = {asked.d}, {budget}"]
+        notes = [f"{study}: {asked.n:,} users, d = {asked.d}, {show.budget(privacy)}"]
         if isinstance(reach := (found.reach or {}).get("paper"), Reach):
             beyond = f"{show.number(reach.l2)} with the paper's constants."
             notes.append(f"Beyond the axis: {beyond}")

@@ -7,17 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from protocols.comparison.named import named_protocol
 from protocols.learning.training import Trainer
 from protocols.sums.planned import PlannedSum
 from shuffle_sim.attacks.catalogue import attacks
 from shuffle_sim.cli.options import ATTACK, PrivacyOptions, Size, SumOptions, option
 from shuffle_sim.cli.running import Bar, Hosting
 from shuffle_sim.cli.show import Output, console, details, encoded_as, print_table
-from shuffle_sim.data.population import Unit
-from shuffle_sim.errors import ParameterError, refuse_given
+from shuffle_sim.errors import refuse_given
 from shuffle_sim.execution.options import Execution
 from shuffle_sim.privacy.guarantee import Privacy
-from shuffle_sim.registry import registered
 
 if TYPE_CHECKING:
     from shuffle_sim.auditing.audit import AuditReport
@@ -96,7 +95,10 @@ def audit_command(
         return
     from shuffle_sim.auditing.audit import audit
 
-    made = protocol_of(protocol, n, d, budget, noise)
+    if protocol is None:
+        made = noise.encoded(n, d, budget, ratio=_NOISE_RATIO)[1]
+    else:
+        made = named_protocol(protocol, n, d, budget, **noise.given)
     with Bar("auditing", 1) as bar:
         report = audit(
             made,
@@ -157,20 +159,6 @@ def _print_curator(summary: CuratorSummary) -> None:
         "two tables that differ in one row. It is no proof: a better attacker may find more."
     )
     _print_verdict(summary.passed, summary.complete)
-
-
-def protocol_of(name: str | None, n: int, d: int, privacy: Privacy, noise: SumOptions) -> Any:
-    """The registered sum, or optimiser of a logistic model."""
-    if name is None:
-        return noise.encoded(n, d, privacy, ratio=_NOISE_RATIO)[1]
-    kind = registered("protocol", name)
-    if hasattr(kind, "size"):  # of sums
-        if noise.encoding is not None:
-            raise ParameterError("encoding", noise.encoding, f"left out: {name} has its own")
-        return noise.calibrated(name, n, d, privacy)
-    records = 1 if getattr(kind, "unit", None) is Unit.PERSON else None
-    trainer = Trainer.of("logistic", d, privacy, records=records, **vars(noise))
-    return trainer.protocol(name, n)
 
 
 def _verdict(check: "Check") -> str:

@@ -2,11 +2,11 @@
 
 import math
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
-from protocols.comparison.counts import TASKS, count_methods, shown, task_kinds
+from protocols.comparison.counts import ERRORS, TASKS, PlannedTask, count_methods, planned_task
 from protocols.comparison.methods import Method, sum_methods
 from shuffle_sim.cli import show
 from shuffle_sim.cli.options import PrivacyOptions, Size, SumOptions, left_out, option
@@ -18,12 +18,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SUM = "sum"
-_ERRORS = {
-    "histogram": "standard error of a category that an average number of users is in",
-    "heavy-hitters": "count from which an item is found, but for a chance of 0.001",
-    "quantiles": "largest standard error of a rank",
-    "group-means": "standard error of a mean in the middle of the range, in ranges",
-}
 
 
 @dataclass(frozen=True)
@@ -71,14 +65,6 @@ class TaskOptions:
 
 
 @dataclass(frozen=True)
-class PlannedTask:
-    """A protocol whose parameters were chosen."""
-
-    method: Method
-    parameters: list[dict[str, Any]]
-
-
-@dataclass(frozen=True)
 class TaskReport:
     """What is compared, and what came of it."""
 
@@ -109,24 +95,17 @@ def present_task(
     """
     with show.console.status("calibrating ..."):
         methods = count_methods(asked.task, n, asked.size, privacy.budget, attackers)
-        plan = None if noise is None else _planned(asked, n, privacy, noise, objective)
-    budget, warnings = (privacy.epsilon, privacy.delta), privacy.budget.warnings(n)
+        plan = None
+        if noise is not None:
+            given = {key: each for key, each in noise.given.items() if key != "honest_fraction"}
+            left_out(given, asked.task)
+            least = "messages" if objective == "bits" else objective
+            case = asked.task, n, asked.size, privacy.budget
+            plan = planned_task(*case, objective=least, honest_fraction=noise.honest_fraction)
+    budget = privacy.epsilon, privacy.delta
+    warnings = privacy.budget.warnings(n)
     found = TaskReport(asked.task, n, asked.size, *budget, attackers, plan, methods, warnings)
     output.present(found, _print_task, _draw_task)
-
-
-def _planned(
-    asked: TaskOptions, n: int, privacy: PrivacyOptions, noise: SumOptions, objective: str
-) -> PlannedTask:
-    given = {key: each for key, each in noise.given.items() if key != "honest_fraction"}
-    left_out(given, asked.task)
-    (name, kind), *_ = task_kinds(asked.task).items()
-    made: Any = kind.calibrated(
-        **kind.size(n, asked.size, privacy.budget),
-        objective="messages" if objective == "bits" else objective,
-        honest_fraction=noise.honest_fraction,
-    )
-    return PlannedTask(shown(name, "the plan", made, 1), [asdict(each) for each in made.parts])
 
 
 def _print_task(summary: TaskReport) -> None:
@@ -145,7 +124,7 @@ def _print_task(summary: TaskReport) -> None:
             show.details.print(", ".join(fields))
     show.print_warnings(summary.warnings)
     show.console.print(
-        f"The error is the {_ERRORS.get(summary.task, 'one that the task states')}.\n"
+        f"The error is the {ERRORS.get(summary.task, 'one that the task states')}.\n"
     )
     rows = []
     for each in (method for method in summary.methods if not method.refused):
@@ -194,7 +173,7 @@ def _draw_task(summary: TaskReport) -> "Figure":
         f"{summary.task}: {title}{summary.n:,} users, domain {summary.domain:,}, "
         f"{show.budget(summary)}",
         "bits per user",
-        fill(f"error: {_ERRORS.get(summary.task, 'what the task states')}", 50),
+        fill(f"error: {ERRORS.get(summary.task, 'what the task states')}", 50),
         columns=2,
     )
 

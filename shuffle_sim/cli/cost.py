@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 
+from protocols.comparison.named import named_sum
 from protocols.learning.training import Trainer
 from shuffle_sim.cli import show
 from shuffle_sim.cli.data import load
@@ -101,7 +102,8 @@ def cost_command(
         except ParameterError as error:
             refused = str(error)
     else:
-        made = noise.calibrated(protocol, n, d, budget, loss=loss, **asked)
+        more = {key: each for key, each in {"loss": loss, **asked}.items() if each is not None}
+        made = named_sum(protocol, n, d, budget, **noise.given, **more)
     found = forecast(made, security=security)
     paper = None
     if made.paper_cost is not None:

@@ -6,21 +6,17 @@ them, so a thing has one name, one type and one help text everywhere. `Execution
 what few people set of a run has the same names in Python. Numbers are as people write them.
 """
 
-import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from decimal import Decimal, InvalidOperation
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import typer
 
+from protocols.comparison.named import encoded_sum
 from shuffle_sim.errors import ParameterError, refuse_given
 from shuffle_sim.privacy.guarantee import DELTA, Privacy
-from shuffle_sim.privacy.planner import SumSpec
-from shuffle_sim.protocol.encodings import NOISE_RATIO, at_least, choose, sane, usual_ratio
-from shuffle_sim.registry import registered
 
 
 def option(default: Any, text: str, *names: str, **more: Any) -> Any:
@@ -171,62 +167,9 @@ class SumOptions:
         every = ((each.name, getattr(self, each.name), each.default) for each in fields(self))
         return {name: value for name, value, default in every if value != default}
 
-    def encoded(
-        self,
-        n: int,
-        d: int,
-        privacy: Privacy,
-        *,
-        scalar: bool | None = None,
-        rounds: int = 1,
-        ratio: float | None = None,
-    ) -> tuple[str, Any]:
-        """A sum by the encoding, or by that of the fewest bits, and its registered name.
-
-        The n users answer in so many rounds. They have numbers in [0, 1] if `scalar` (None: where
-        d is 1), else vectors in the unit ball. `ratio` is the noise where none is asked for.
-
-        Raises:
-            ParameterError: what cannot be had.
-        """
-        spec = SumSpec(n, d, privacy, rounds, self.honest_fraction, self.rotation)
-        numbers = d == 1 if scalar is None else scalar
-        if self.noise_ratio is not None or self.max_bits is not None:
-            wish = self.noise_ratio, self.max_bits
-            name, plan = choose(spec, *wish, self.encoding, numbers)
-        elif self.encoding is None and ratio is None:
-            name, plan = sane(spec, numbers)
-        else:
-            usual = usual_ratio(self.encoding, spec.honest / n, numbers, ratio or NOISE_RATIO)
-            asked = partial(choose, spec, encoding=self.encoding, scalar=numbers)
-            name, plan = at_least(asked, usual)
-        return name, registered("protocol", name).planned(plan)
-
-    def calibrated(self, name: str, n: int, d: int, privacy: Privacy, **useless: Any) -> Any:
-        """The registered sum `name`, calibrated.
-
-        `useless` are other options, that no sum takes; None: not given.
-
-        Raises:
-            ParameterError: not a sum, or one that has no use for d or for an option that was given.
-        """
-        kind = registered("protocol", name)
-        if not hasattr(kind, "calibrated") or not hasattr(kind, "size"):
-            raise ParameterError("protocol", name, "one of the sums, or of the optimisers")
-        known = inspect.signature(kind.calibrated).parameters
-        given = self.given | {key: each for key, each in useless.items() if each is not None}
-        left_out({key: value for key, value in given.items() if key not in known}, name)
-        if getattr(kind, "scalar", False) and d != 1:
-            raise ParameterError("d", d, f"1: {name} sums scalars")
-        noise = {"noise_ratio", "max_bits"}
-        own = kind.size(n, d, privacy) | given
-        try:
-            if noise <= set(known) and not noise & set(given):
-                usual = getattr(kind, "usual_ratio", NOISE_RATIO)
-                return at_least(lambda ratio: kind.calibrated(**own, noise_ratio=ratio), usual)
-            return kind.calibrated(**own)
-        except TypeError as error:  # of a third party, with parameters of its own
-            raise ParameterError("protocol", name, f"made by n, d and privacy ({error})") from error
+    def encoded(self, n: int, d: int, privacy: Privacy, **how: Any) -> tuple[str, Any]:
+        """The name of a sum and the sum, as `encoded_sum` gives them."""
+        return encoded_sum(n, d, privacy, **how, **vars(self))
 
 
 @dataclass(frozen=True)

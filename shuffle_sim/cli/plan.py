@@ -1,15 +1,12 @@
-"""`shuffle-sim plan` and `cost`: what a run would need and send, without running anything."""
+"""`shuffle-sim plan`: what a run would need, without running anything."""
 
-import math
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from protocols.comparison.methods import Method, planned_methods
-from protocols.sums.laplace_sum import ERRORS, laplace_ratio
+from protocols.comparison.methods import Method
+from protocols.comparison.plans import PlanRow, planned_methods, searched
 from shuffle_sim.cli import show
 from shuffle_sim.cli.compare import TaskOptions, papers, present_task, print_refusals
 from shuffle_sim.cli.data import persons_in
@@ -30,41 +27,11 @@ from shuffle_sim.errors import ParameterError, real
 from shuffle_sim.execution.budget import Budget
 from shuffle_sim.execution.people_plan import DROPPED, MALICIOUS, Horizon, PeoplePlan
 from shuffle_sim.privacy.accountant import ShuffleAccountant
-from shuffle_sim.privacy.laplace_planner import ERROR
-from shuffle_sim.privacy.planner import Plan, SumSpec
+from shuffle_sim.privacy.planner import SumSpec
 from shuffle_sim.privacy.trust import Trust
-from shuffle_sim.protocol.encodings import at_least, choose, usual_ratio
-from shuffle_sim.registry import registered
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-_CURVE = (1.01, 1.02, 1.05, 1.1, 1.25, 1.5, 2.0, 3.0)
-
-
-@dataclass(frozen=True)
-class PlanRow:
-    """A plan as JSON has it."""
-
-    encoding: str
-    parameters: Mapping[str, Any]
-    bits_per_user_and_coordinate: float
-    bits_per_user_and_round: int
-    noise_ratio: float
-    best_ratio: float
-    error_ratio: float
-    malicious_user_moves: float
-    std: float
-    epsilon: float
-
-    @classmethod
-    def of(cls, name: str, plan: Plan) -> "PlanRow":
-        """Of a plan for the sum of this name."""
-        kind = registered("protocol", name)
-        moved = kind.planned(plan).randomizer.manipulation(1, plan.spec.n)
-        errors = plan.noise_ratio, plan.best_ratio, plan.error_ratio, moved
-        bits = plan.bits, plan.report_bits
-        return cls(kind.encoding, plan.parameters, *bits, *errors, plan.std, plan.epsilon)
 
 
 @dataclass(frozen=True)
@@ -141,7 +108,8 @@ def plan_command(
         noise.honest_fraction,
         noise.rotation,
     )
-    name, chosen, curve = _searched(spec, noise, objective)
+    wish = noise.noise_ratio, noise.max_bits, noise.encoding, objective
+    name, chosen, curve = searched(spec, *wish)
     summary = PlanReport(
         spec,
         PlanRow.of(name, chosen),
@@ -155,37 +123,6 @@ def plan_command(
         None if per is None else Horizon.of(chosen, per, shared),
     )
     output.present(summary, _print, _draw)
-
-
-def _searched(spec: SumSpec, noise: SumOptions, objective: str) -> tuple[str, Plan, list[PlanRow]]:
-    """The encoding and plan that were asked for, and the trade-off around them.
-
-    Raises:
-        ParameterError: noise and bits are both given, or no plan has so little of them.
-    """
-    noise_ratio, max_bits = noise.noise_ratio, noise.max_bits
-    least = math.sqrt(spec.n / spec.honest)
-    nearest = objective == "error" and spec.d == 1
-    plan = partial(choose, spec, encoding=noise.encoding, scalar=spec.d == 1, objective=objective)
-    if noise_ratio is not None or max_bits is not None:
-        name, chosen = plan(noise_ratio=noise_ratio, max_bits=max_bits)
-    elif nearest:
-        name, chosen = plan(noise_ratio=ERROR * laplace_ratio(spec))
-    else:
-        usual = usual_ratio(noise.encoding, spec.honest / spec.n, spec.d == 1)
-        name, chosen = at_least(lambda ratio: plan(noise_ratio=ratio), usual)
-    curve = {}
-    ratios = (
-        [error * laplace_ratio(spec) for error in ERRORS]
-        if nearest
-        else [ratio * least for ratio in _CURVE]
-    )
-    for ratio in ratios:
-        with suppress(ParameterError):  # more noise than one encoding can do without
-            sum_name, each = plan(noise_ratio=ratio)
-            # With few users, or few bits, ratios coincide.
-            curve[sum_name, each.bits, f"{each.noise_ratio:.4f}"] = PlanRow.of(sum_name, each)
-    return name, chosen, list(curve.values())
 
 
 def _ends(texts: list[str]) -> tuple[float, float]:
@@ -336,8 +273,8 @@ def _draw(summary: PlanReport) -> "Figure":
     return show.finish(
         axes,
         f"{bits_of} bits a coordinate for {chosen.noise_ratio:.3f} x the central noise\n"
-        f"{spec.n:,} users, d = {spec.d:,}, ε = {spec.privacy.epsilon:g}, δ = "
-        f"{spec.privacy.delta:g}, {show.plural(spec.rounds, 'round')}",
+        f"{spec.n:,} users, d = {spec.d:,}, {show.budget(spec.privacy)}, "
+        f"{show.plural(spec.rounds, 'round')}",
         "bits per user, coordinate and round",
         "noise / central Gaussian",
         notes=(f"Beyond the axes: {text}." for text in (local, *papers(summary.methods))),

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from protocols.comparison.plans import NoiseReport
 from protocols.selection.bounds import ChosenBounds
 from protocols.sums.planned import PlannedSum
-from protocols.sums.vector_sum import VectorSum
 from shuffle_sim.arrays import Floats
 from shuffle_sim.attacks.catalogue import attacks
 from shuffle_sim.cli import show
@@ -41,8 +41,6 @@ from shuffle_sim.execution.costs import Costs
 from shuffle_sim.execution.options import Execution
 from shuffle_sim.execution.plain import SIMULATOR_VIEW
 from shuffle_sim.execution.result import ReportCounts, Result, RunSummary
-from shuffle_sim.privacy.bounds.central import best
-from shuffle_sim.privacy.bounds.gaussian import sigma
 from shuffle_sim.privacy.guarantee import Guarantee, Privacy
 from shuffle_sim.privacy.trust import Trust
 from shuffle_sim.protocol.encodings import NOISE_RATIO
@@ -144,26 +142,6 @@ def _fewer(noise: SumOptions, protocol: Any, **spec: Any) -> Iterator[str]:
 
 
 @dataclass(frozen=True)
-class PaperSum:
-    """The paper's constants for the same sum: bits per column, noise over ours; or why not."""
-
-    bits: float | None = None
-    ratio: float | None = None
-    refused: str | None = None
-
-
-@dataclass(frozen=True)
-class NoiseReport:
-    """Standard error of the sum, of central noises, and what the paper's constants give."""
-
-    standard_error_of_sum: float
-    central: float
-    best_central: float
-    best_central_noise: str
-    paper: PaperSum
-
-
-@dataclass(frozen=True)
 class SumReport:
     """A released table of column means, in the table's own units; `dates`: means that are days."""
 
@@ -215,14 +193,8 @@ def _summed_up(
 ) -> SumReport:
     """Of a run that is over."""
     people, d = len(view.rows), len(table.columns) * (2 if variance else 1)
-    error = protocol.standard_error
-    try:
-        constants = VectorSum.paper(n=people, d=d, privacy=privacy)
-        paper = PaperSum(constants.bits, constants.standard_error / error)
-    except ParameterError as why:
-        paper = PaperSum(refused=str(why))
-    least, least_noise = best(privacy.epsilon, privacy.delta, d, rounds)
-    central = sigma(privacy.epsilon, privacy.delta, protocol.sensitivity) * rounds**0.5
+    noise = NoiseReport.of(protocol, people, d, privacy, rounds)
+    error = noise.standard_error_of_sum
     means, spread, variances = released(view, result.value, error, accepted, variance=variance)
     inside = np.clip(view.rows, view.lower, view.upper)
     return SumReport(
@@ -251,7 +223,7 @@ def _summed_up(
         privacy=result.privacy.assuming(*table.assumptions),
         warnings=privacy.warnings(people),
         ahead=ahead,
-        noise=NoiseReport(error, central, least * protocol.sensitivity, least_noise, paper),
+        noise=noise,
         costs=result.costs,
         wire_bytes_per_user=result.costs.wire_bytes / result.reports.asked,
         reports=result.reports,
