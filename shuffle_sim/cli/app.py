@@ -22,14 +22,14 @@ import typer
 
 from shuffle_sim.cli import (
     attack,
-    audit,
     compare,
-    cost,
     counts,
     counts_report,
     data,
     experiment,
     plan,
+    protocol,
+    running,
     train,
     train_report,
 )
@@ -42,6 +42,7 @@ from shuffle_sim.errors import (
     WeakPrivacyWarning,
     one_of,
 )
+from shuffle_sim.execution.budget_report import BudgetReport
 from shuffle_sim.execution.plain import schema_of
 from shuffle_sim.execution.signals import TerminatedError, stoppable
 from shuffle_sim.privacy.amplification import Amplification
@@ -148,12 +149,12 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "evaluate": data.evaluate_command,
     "schema": data.schema_command,
     "plan": plan.plan_command,
-    "budget": cost.budget_command,
-    "amplify": cost.amplify_command,
-    "audit": audit.audit_command,
+    "budget": running.budget_command,
+    "amplify": plan.amplify_command,
+    "audit": protocol.audit_command,
     "attack": attack.attack_command,
     "compare": compare.compare_command,
-    "cost": cost.cost_command,
+    "cost": protocol.cost_command,
 }
 for _name, _command in _COMMANDS.items():
     app.command(_name)(flat(_command))
@@ -273,12 +274,12 @@ SUMMARIES: dict[str, tuple[type, ...]] = {
     "train": (train_report.TrainingReport, train_report.TrainComparison),
     "evaluate": (data.ModelScores,),
     "plan": (plan.PlanReport, compare.TaskReport),
-    "budget": (cost.BudgetReport,),
+    "budget": (BudgetReport,),
     "amplify": (Amplification,),
-    "audit": (audit.AuditSummary, audit.CuratorSummary),
+    "audit": (protocol.AuditSummary, protocol.CuratorSummary),
     "attack": (attack.AttackFinding,),
     "compare": (compare.ComparisonReport, compare.TaskReport),
-    "cost": (cost.CostSummary,),
+    "cost": (protocol.CostSummary,),
     "experiment run": (experiment.Points,),
     "experiment list": (experiment.Studies,),
     "experiment show": (experiment.Points,),

@@ -21,8 +21,15 @@ from shuffle_sim.attacks.studies import (
     training_study,
 )
 from shuffle_sim.cli import show
-from shuffle_sim.cli.options import ATTACK, PrivacyOptions, SumOptions, left_out, option, same
-from shuffle_sim.cli.running import Hosting
+from shuffle_sim.cli.options import (
+    ATTACK,
+    Hosting,
+    PrivacyOptions,
+    SumOptions,
+    left_out,
+    option,
+    same,
+)
 from shuffle_sim.errors import ParameterError, real
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.trust import Trust

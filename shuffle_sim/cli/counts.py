@@ -18,8 +18,16 @@ from protocols.counts import (
 from shuffle_sim.arrays import Floats, dense
 from shuffle_sim.cli.counts_report import Counts, CountsReport, Groups, Heavy, Ranks, Released
 from shuffle_sim.cli.data import BLANK, Source
-from shuffle_sim.cli.options import HONEST, OBJECTIVE, PrivacyOptions, left_out, option, same
-from shuffle_sim.cli.running import HostOptions, Running, announce
+from shuffle_sim.cli.options import (
+    HONEST,
+    OBJECTIVE,
+    HostOptions,
+    PrivacyOptions,
+    left_out,
+    option,
+    same,
+)
+from shuffle_sim.cli.running import Running, announce
 from shuffle_sim.cli.show import Drawn
 from shuffle_sim.errors import ParameterError, real
 from shuffle_sim.execution.options import Execution

@@ -11,8 +11,8 @@ from typing import Annotated, Any
 import typer
 
 from shuffle_sim.cli import show
-from shuffle_sim.cli.options import option, same
-from shuffle_sim.cli.running import Bar, HostOptions
+from shuffle_sim.cli.options import HostOptions, option, same
+from shuffle_sim.cli.running import Bar
 from shuffle_sim.errors import ParameterError, ShuffleSimError
 from shuffle_sim.experiments import Kept, Store, table_of
 from shuffle_sim.experiments.report import report

@@ -15,6 +15,7 @@ from typing import Any
 import typer
 
 from protocols.comparison.named import encoded_sum
+from shuffle_sim.data.files import check_name
 from shuffle_sim.errors import ParameterError, refuse_given
 from shuffle_sim.privacy.guarantee import DELTA, Privacy
 
@@ -286,6 +287,60 @@ class OptimiserOptions:
         if not found:
             refuse_given({"select_fraction": self.select_fraction}, "used with --select")
         return found or None
+
+
+@dataclass(frozen=True)
+class Hosting:
+    """Where roles run, how much of them is simulated, and how messages are sealed."""
+
+    runtime: str = option("inprocess", "Where roles run: inprocess, processes or ray.")
+    fidelity: str | None = option(
+        None, "literal, counts or aggregate. By default the cost decides."
+    )
+    security: str = option(
+        "none",
+        "none, transport (hops are sealed) or onion (messages are sealed to the analyzer).",
+    )
+    seed: int | None = option(None, "Makes the run reproducible. It is then not private.")
+
+
+@dataclass(frozen=True)
+class HostOptions(Hosting):
+    """Where a run takes place, what is kept of it, and who attacks."""
+
+    address: str | None = option(
+        None,
+        "With --runtime ray: host:port of a running cluster, or auto for that of this machine.",
+    )
+    workers: str = option(
+        "1",
+        "Number of user shards. On Ray each is an actor. auto: measured before the run.",
+    )
+    round_timeout: float | None = option(
+        None,
+        "Seconds after which a role that does not answer is ended and put back. Default 600.",
+    )
+    checkpoint: Path | None = option(
+        None,
+        "Keep the run in this folder, to resume it. Keep the folder secret: it holds the run's "
+        "randomness.",
+        parser=lambda text: check_name("checkpoint", text),
+        metavar="FOLDER",
+    )
+    resume: bool = option(False, "Continue the run in the folder of --checkpoint.", "--resume")
+    budget: Path | None = option(
+        None,
+        "A budget, as `shuffle-sim budget create` makes it. Runs that do not fit are refused.",
+        parser=lambda text: check_name("budget", text),
+        metavar="FILE",
+    )
+    report: str | None = option(
+        None, "With --budget: name of this report, such as its day. A name is taken once."
+    )
+    population: str | None = option(
+        None, "Name of the people whose budget it is. Default: that of the table."
+    )
+    yes: bool = option(False, "Start a run above the limits of bits, bytes and seconds.", "--yes")
 
 
 def left_out(options: Mapping[str, Any], name: str) -> None:

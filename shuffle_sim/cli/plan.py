@@ -1,9 +1,11 @@
-"""`shuffle-sim plan`: what a run would need, without running anything."""
+"""`shuffle-sim plan` and `amplify`: parameters and epsilon ahead, without running anything."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from protocols.comparison.methods import Method
 from protocols.comparison.plans import PlanRow, planned_methods, searched
@@ -12,8 +14,10 @@ from shuffle_sim.cli.compare import TaskOptions, papers, present_task, print_ref
 from shuffle_sim.cli.data import persons_in
 from shuffle_sim.cli.options import (
     BOUNDS,
+    HONEST,
     OBJECTIVE,
     ROUNDS,
+    HostOptions,
     PersonsOptions,
     PrivacyOptions,
     SumOptions,
@@ -21,12 +25,13 @@ from shuffle_sim.cli.options import (
     parse_number,
     same,
 )
-from shuffle_sim.cli.running import HostOptions
 from shuffle_sim.data.population import Unit
 from shuffle_sim.errors import ParameterError, real
 from shuffle_sim.execution.budget import Budget
 from shuffle_sim.execution.people_plan import DROPPED, MALICIOUS, Horizon, PeoplePlan
 from shuffle_sim.privacy.accountant import ShuffleAccountant
+from shuffle_sim.privacy.amplification import Amplification, amplify
+from shuffle_sim.privacy.guarantee import weaknesses
 from shuffle_sim.privacy.planner import SumSpec
 from shuffle_sim.privacy.trust import Trust
 
@@ -279,3 +284,55 @@ def _draw(summary: PlanReport) -> "Figure":
         "noise / central Gaussian",
         notes=(f"Beyond the axes: {text}." for text in (local, *papers(summary.methods))),
     )
+
+
+def amplify_command(
+    output: show.Drawn,
+    epsilon0: float = option(..., "Of one report, pure.", "--epsilon0"),
+    users: int = option(..., "Users, each with one message a round.", "--n"),
+    delta: float = same(PrivacyOptions, "delta"),
+    rounds: int = option(1, "Rounds in which the same users report."),
+    sampling: float = option(1.0, "Probability with which a user secretly takes part in a round."),
+    symbols: int | None = option(None, "k of k-ary randomised response. Default: any randomiser."),
+    honest_fraction: float = HONEST,
+) -> None:
+    """Say which epsilon the permuted reports of a local randomiser have.
+
+    Example: shuffle-sim amplify --epsilon0 4 --n 100000
+
+    Example: shuffle-sim amplify --epsilon0 10 --n 1000000 --symbols 1000 --plot amplify.png
+    """
+
+    def found(each: float) -> Amplification:
+        return amplify(
+            each,
+            users,
+            delta,
+            rounds=rounds,
+            sampling=sampling,
+            symbols=symbols,
+            honest_fraction=honest_fraction,
+        )
+
+    def draw(summary: Amplification) -> "Figure":
+        others = (epsilon0 * np.linspace(0.25, 1.25, 9)).clip(max=30.0)
+        axes = show.new_axes(7, 4.5)
+        curve = [found(float(each)) for each in others]
+        shuffled = [each.epsilon for each in curve]
+        axes.semilogy(others, others * rounds, color=Trust.LOCAL.colour, label="reports alone")
+        axes.semilogy(others, shuffled, "o-", color=Trust.SHUFFLE.colour, label="permuted, proven")
+        if summary.least:
+            least = [each.least for each in curve]
+            axes.semilogy(others, least, ":", color="gray", label="no theorem can prove less")
+        axes.semilogy([epsilon0], [summary.epsilon], "k*", ms=13)
+        title = f"{users:,} users: ε0 = {epsilon0:g} becomes ε = {show.number(summary.epsilon)}"
+        return show.finish(axes, title, "ε0 of one report", f"ε at δ = {delta:g}")
+
+    output.present(found(epsilon0), _print_amplified, draw)
+
+
+def _print_amplified(summary: Amplification) -> None:
+    show.print_fact("Privacy", str(summary), where=show.console)
+    basis = f"by {summary.basis}; numbers are outward by {summary.error:g} relative"
+    show.print_fact("", basis, where=show.details)
+    show.print_warnings(weaknesses(summary.epsilon, summary.delta, summary.users))

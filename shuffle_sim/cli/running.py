@@ -1,4 +1,7 @@
-"""From options to a run: what it will cost, where it takes place, and how it is watched."""
+"""From options to a run: what it will cost, where it takes place, and how it is watched.
+
+`shuffle-sim budget` makes and shows the budgets that runs are charged to.
+"""
 
 import hashlib
 import math
@@ -7,20 +10,30 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from shuffle_sim.arrays import Floats
-from shuffle_sim.cli.options import option, parse_number
-from shuffle_sim.cli.show import details, notes, plural, print_fact, size
+from shuffle_sim.cli import show
+from shuffle_sim.cli.data import load
+from shuffle_sim.cli.options import (
+    DataOptions,
+    HostOptions,
+    PrivacyOptions,
+    left_out,
+    option,
+    parse_number,
+    same,
+)
 from shuffle_sim.data.files import check_name, opened
 from shuffle_sim.data.population import Population
 from shuffle_sim.data.tables import Table
 from shuffle_sim.errors import ParameterError, positive, refuse_given
 from shuffle_sim.execution.budget import Budget, Report
+from shuffle_sim.execution.budget_report import BudgetReport
 from shuffle_sim.execution.engine import run
 from shuffle_sim.execution.forecast import Forecast, forecast
 from shuffle_sim.execution.options import SEALING_SECONDS, Execution
@@ -36,60 +49,6 @@ MAX_BITS, MAX_BYTES, MAX_SECONDS = 10**7, 10**10, 3600.0
 """Of a user, of all hops, and of a run: more is not started unasked."""
 LONG = 5.0
 """Seconds of a run from which people want to know them before."""
-
-
-@dataclass(frozen=True)
-class Hosting:
-    """Where roles run, how much of them is simulated, and how messages are sealed."""
-
-    runtime: str = option("inprocess", "Where roles run: inprocess, processes or ray.")
-    fidelity: str | None = option(
-        None, "literal, counts or aggregate. By default the cost decides."
-    )
-    security: str = option(
-        "none",
-        "none, transport (hops are sealed) or onion (messages are sealed to the analyzer).",
-    )
-    seed: int | None = option(None, "Makes the run reproducible. It is then not private.")
-
-
-@dataclass(frozen=True)
-class HostOptions(Hosting):
-    """Where a run takes place, what is kept of it, and who attacks."""
-
-    address: str | None = option(
-        None,
-        "With --runtime ray: host:port of a running cluster, or auto for that of this machine.",
-    )
-    workers: str = option(
-        "1",
-        "Number of user shards. On Ray each is an actor. auto: measured before the run.",
-    )
-    round_timeout: float | None = option(
-        None,
-        "Seconds after which a role that does not answer is ended and put back. Default 600.",
-    )
-    checkpoint: Path | None = option(
-        None,
-        "Keep the run in this folder, to resume it. Keep the folder secret: it holds the run's "
-        "randomness.",
-        parser=lambda text: check_name("checkpoint", text),
-        metavar="FOLDER",
-    )
-    resume: bool = option(False, "Continue the run in the folder of --checkpoint.", "--resume")
-    budget: Path | None = option(
-        None,
-        "A budget, as `shuffle-sim budget create` makes it. Runs that do not fit are refused.",
-        parser=lambda text: check_name("budget", text),
-        metavar="FILE",
-    )
-    report: str | None = option(
-        None, "With --budget: name of this report, such as its day. A name is taken once."
-    )
-    population: str | None = option(
-        None, "Name of the people whose budget it is. Default: that of the table."
-    )
-    yes: bool = option(False, "Start a run above the limits of bits, bytes and seconds.", "--yes")
 
 
 @dataclass(frozen=True)
@@ -126,7 +85,7 @@ class Ahead:
         if self.bits_per_user > MAX_BITS:
             found.append(f"{self.bits_per_user:,} bits a user (limit {MAX_BITS:,})")
         if self.bytes > MAX_BYTES and self.fidelity != "aggregate":
-            found.append(f"{size(self.bytes)} in all (limit {size(MAX_BYTES)})")
+            found.append(f"{show.size(self.bytes)} in all (limit {show.size(MAX_BYTES)})")
         if self.seconds > MAX_SECONDS:
             found.append(f"about {self.seconds:,.0f} s (limit {MAX_SECONDS:,.0f})")
         return found
@@ -134,9 +93,9 @@ class Ahead:
     def __str__(self) -> str:
         seconds = f"{self.seconds:.1g}" if self.seconds < 1 else f"{self.seconds:,.0f}"
         return (
-            f"{plural(self.rounds, 'round')}, {self.bits_per_user:,} bits a user, "
-            f"{size(self.bytes)} in all if each message is sent; about {seconds} s "
-            f"({self.fidelity}, {plural(self.workers, 'worker')})"
+            f"{show.plural(self.rounds, 'round')}, {self.bits_per_user:,} bits a user, "
+            f"{show.size(self.bytes)} in all if each message is sent; about {seconds} s "
+            f"({self.fidelity}, {show.plural(self.workers, 'worker')})"
         )
 
 
@@ -154,8 +113,8 @@ def announce(ahead: Ahead, fewer: Iterable[str], *, yes: bool, json: bool) -> Ca
     Raises:
         ParameterError: it is above a limit, and nobody said yes.
     """
-    where = notes if ahead.seconds >= LONG else details
-    shown = partial(print_fact, "Ahead", str(ahead), where=where) if not json else lambda: None
+    where = show.notes if ahead.seconds >= LONG else show.details
+    shown = partial(show.print_fact, "Ahead", str(ahead), where=where) if not json else lambda: None
     if yes or not ahead.above:
         return shown
     what = "; ".join(ahead.above)
@@ -314,3 +273,70 @@ class Bar:
     def step(self, completed: int, state: str, total: int | None = None) -> None:
         """Show how many steps are done, the state of the work, and of how many if that is new."""
         self._progress.update(self._task, completed=completed, state=state, total=total)
+
+
+def budget_command(
+    action: Annotated[str, typer.Argument(help="create or show.", metavar="create|show")],
+    path: Annotated[
+        Path,
+        typer.Argument(
+            help="The budget.", metavar="FILE", parser=lambda text: check_name("budget", text)
+        ),
+    ],
+    privacy: PrivacyOptions,
+    data: DataOptions,
+    output: show.Output,
+    population: str | None = same(HostOptions, "population"),
+    users: int | None = option(None, "Number of users.", "--n"),
+) -> None:
+    """Make a budget that runs share, or show what was spent of it, by what, and what is left.
+
+    Example: shuffle-sim budget create year --population customers --n 10M --epsilon 1 --delta 1e-8
+
+    Example: shuffle-sim budget show year
+
+    With a table, all runs must be on the same data:
+
+    Example: shuffle-sim budget create wine.budget --table wine --epsilon 2
+    """
+    if action == "create":
+        name, many, content = population, users, b""
+        if (data.table, data.file) != (None, None):
+            table = load(data)
+            many = len(table.rows) if table.person is None else len(set(table.person))
+            name, content = population or table.name, content_of(table, data.file)
+            if users not in (None, many):
+                raise ParameterError("n", users, f"{many}, as the table has it, or left out")
+        if name is None or many is None:
+            raise ParameterError("population, n", (name, users), "both given, or a table")
+        total = privacy.budget
+        budget = Budget.create(path, privacy=total, population=name, users=many, content=content)
+    elif action == "show":
+        left_out({**vars(data), "population": population, "n": users}, "budget show")
+        budget = Budget(path)
+    else:
+        raise ParameterError("action", action, "create or show")
+    output.present(BudgetReport.of(budget), _print_budget)
+
+
+def _print_budget(summary: BudgetReport) -> None:
+    show.console.print(
+        f"\n[bold]{summary.budget}[/], of {summary.population}: "
+        f"{show.plural(summary.users, 'user')}, epsilon {summary.epsilon:g} at delta "
+        f"{summary.delta:g}\n"
+    )
+    if summary.reports:
+        heads = "report", "kinds of releases", "rounds", "epsilon alone"
+        rows = (
+            (each.report, ", ".join(each.kinds), f"{each.rounds:,}", show.number(each.epsilon))
+            for each in summary.reports
+        )
+        show.print_table(heads, rows, texts=2)
+    show.console.print(
+        f"\nSpent: epsilon {summary.spent.epsilon:.6g}; left: {summary.left:.6g}. Reports compose: "
+        "their epsilons do not simply add up."
+    )
+    if summary.more is not None:
+        show.console.print(
+            f"{show.plural(summary.more, 'more report')} like the last one would fit."
+        )

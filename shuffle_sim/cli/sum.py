@@ -19,12 +19,13 @@ from shuffle_sim.cli.options import (
     ATTACK,
     ROUNDS,
     DataOptions,
+    HostOptions,
     PrivacyOptions,
     SumOptions,
     left_out,
     option,
 )
-from shuffle_sim.cli.running import Ahead, HostOptions, Running, announce
+from shuffle_sim.cli.running import Ahead, Running, announce
 from shuffle_sim.data.columns import Bounds
 from shuffle_sim.data.moments import (
     NORMAL_95,

@@ -20,13 +20,14 @@ from shuffle_sim.cli import train_report as report
 from shuffle_sim.cli.data import listed, load
 from shuffle_sim.cli.options import (
     DataOptions,
+    HostOptions,
     OptimiserOptions,
     PrivacyOptions,
     ProblemOptions,
     SumOptions,
     option,
 )
-from shuffle_sim.cli.running import Ahead, Bar, HostOptions, Running, announce
+from shuffle_sim.cli.running import Ahead, Bar, Running, announce
 from shuffle_sim.cli.show import Drawn, check_path, notes, size, whole
 from shuffle_sim.data.labelled import Labelled, labelled
 from shuffle_sim.data.tables import Table

@@ -17,6 +17,7 @@ from shuffle_sim.errors import one_of
 from shuffle_sim.execution.costs import chunks_on_wire, sealing, users_to_shuffler
 from shuffle_sim.execution.setup import default_block_size
 from shuffle_sim.privacy.events import PrivacyEvent
+from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.ledger import PrivacyLedger
 from shuffle_sim.protocol.base import Protocol, RoundSpec
 from shuffle_sim.protocol.task import walked
@@ -158,6 +159,23 @@ def corollary(forecast_: Forecast, d: int, epsilon: float, delta: float) -> floa
         * d
         * (math.sqrt(forecast_.batch) + math.log(1 / delta) / epsilon**2)
     )
+
+
+@dataclass(frozen=True)
+class PaperBits:
+    """Where the paper states the bits of a user, which without the constant, and that constant."""
+
+    where: str
+    bits: float
+    constant: float
+
+    @classmethod
+    def of(cls, protocol: Any, found: Forecast, d: int, privacy: Privacy) -> "PaperBits | None":
+        """Of a protocol and its forecast; None where no paper states them."""
+        if protocol.paper_cost is None:
+            return None
+        bits = corollary(found, d, privacy.epsilon, privacy.delta)
+        return cls(protocol.paper_cost, bits, found.user_payload_bits / bits)
 
 
 def _messages(spec: RoundSpec) -> float:
