@@ -21,11 +21,12 @@ from shuffle_sim.privacy.tested_release import TestedGaussian
 MEANS = ("friendly", "chain", "plain")
 MAX_PHASES, DEVIATIONS, SHRINK = 6, 3.5, 8.0
 """Phases that are tried; u of the radius; by how much lengths fall from phase to phase."""
-LENGTHS = 10.0 ** (np.arange(-6, 97) / 12)
+LENGTHS = 10.0 ** (np.array(sorted(range(-96, 97), key=abs)) / 12)
 """eta T of the first phase that are tried, in units of R/L: the same for all n, m and epsilon.
 
 At a given length no term of the bound rises with the steps. So what is tried for fewer persons or
-records is tried for more, at a bound that is no larger. A grid of steps would have no such order:
+records is tried for more, at a bound that is no larger. From the middle outwards: what is far from
+the best is then left soon. A grid of steps would have no such order:
 the noise grows with m where the step does not shrink.
 """
 _MOST_GROUPS = 4000  # that the planner takes: all pairs are looked at
