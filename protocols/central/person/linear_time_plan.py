@@ -89,10 +89,14 @@ def planned(setting: Setting, choices: Choices) -> LinearTimePlan:
             if points <= min(sizes):
                 case = _Case(problem, total, tuple(sizes), points, mechanism, u)
                 value, length = case.best_length(best[0] if best else math.inf)
-                if best is None or value < best[0]:
+                if value < (best[0] if best else math.inf):
                     best = value, length, case
         if best:
             found[each] = best
+    if not found and n >= tried[0]:
+        # The bound would be some hundred times L R.
+        allowed = "smaller, or the domain: stable steps do not get across it"
+        raise ParameterError("smoothness", problem.planned_smoothness(), allowed)
     if not found:
         raise ParameterError("n", n, f"at least {tried[0]}: as many groups are asked for")
     name = min(found, key=lambda each: found[each][0])
