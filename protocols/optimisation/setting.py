@@ -34,7 +34,7 @@ ADAPTABLE = (
 """Attributes of a `Setting` that optimisers of the shuffle model adapt to."""
 
 _mu_of = lru_cache(gaussian.mu_of)
-_APART = 1.02  # numbers of rounds that are tried
+_APART = 1.04  # numbers of rounds, and sizes of batches, that are tried
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,12 +114,13 @@ class Setting:
     ) -> tuple[int, int, float]:
         """(batch, rounds, bound): the smallest of `bound(batch, rounds)`, every user asked once.
 
-        Tried is what is given, else rounds on a geometric grid: the same for all n, so what is
-        tried for few users is tried for more, in batches that are no smaller.
+        Tried is what is given, else rounds, or sizes, on a geometric grid. It is the same for all
+        n: what is tried for few users is tried for more, with no smaller batches or fewer rounds.
         """
         batch, rounds = choices["batch"], choices["rounds"]
         if batch is None and rounds is None:
-            tried = [(self.n // t, t) for t in powers(_APART, self.n)]
+            sizes = powers(_APART, self.n)
+            tried = [(self.n // t, t) for t in sizes] + [(b, self.n // b) for b in sizes]
         else:
             tried = [batching(self.n, batch, rounds)]
         value, ((batch, rounds),) = least(lambda each: bound(*each), tried)
