@@ -20,7 +20,7 @@ from protocols.shuffle.user_level import UserLevel, UserLevelPlan
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError
 
-_APART = 1.3  # numbers of rounds that are tried
+_APART = 1.4  # numbers of rounds that are tried
 
 
 @dataclass(kw_only=True, eq=False)
