@@ -345,7 +345,6 @@ def _chained(
 
 
 def _sizes(n: int, k: int, r: float) -> list[int]:
-    """Groups proportional to r^i, each rounded down by itself: no size falls where n grows."""
-    weights = np.power(r, np.arange(k))
-    # 1e-9: a whole number may round below itself.
+    """Groups proportional to r^i, each rounded down by itself; 1e-9: it may round below n."""
+    weights = np.power(r, np.arange(k))  # no size falls where n grows
     return [int(size) for size in np.floor(weights / weights.sum() * n + 1e-9)]
