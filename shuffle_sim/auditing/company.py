@@ -96,11 +96,16 @@ class Company(Draws):
         one, several = (self._of(users, size) for size in (1, _BLOCK))
         every, all_of_them = np.arange(users), Cohort.of(0, users)
         yield Occasion("one user in a block", one, all_of_them, every)
-        for size, spans in ((_BLOCK, _RANGES), (10, _FEW), (12, _ODD_MANY)):
+        for size, spans, before in (
+            (_BLOCK, _RANGES, None),
+            (10, _FEW, None),
+            (12, _ODD_MANY, None),
+            (12, _ODD_MANY, all_of_them),
+        ):
             ranges = [(low, min(high, users)) for low, high in spans if low < users]
             parts, kept = Cohort(tuple(ranges)), np.concatenate([np.arange(*x) for x in ranges])
-            yield Occasion(f"parts of blocks of {size}", self._of(users, size), parts, kept)
-        yield Occasion("asked after others", self._of(users, 12), parts, kept, all_of_them)
+            name = f"parts of blocks of {size}" + (", after others" if before else "")
+            yield Occasion(name, self._of(users, size), parts, kept, before)
         for name, adversary, stay in (
             ("others drop out", Corrupted(3, silent=True), every % 3 != 1),
             ("most drop out", Corrupted(_BLOCK, silent=True, others=True), every % _BLOCK == 1),

@@ -174,7 +174,9 @@ def test_no_two_mutants_have_one_name():
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(("check", "make_it", "plant"), LATER, ids=lambda each: str(each)[:40])
+@pytest.mark.parametrize(
+    ("check", "make_it", "plant"), LATER, ids=[plant.__name__ for *_, plant in LATER]
+)
 def test_defects_of_later_rounds_are_caught(check, make_it, plant, monkeypatch):
     """A later round's randomizer is looked at by the same check."""
     plant(monkeypatch)
