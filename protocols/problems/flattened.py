@@ -8,12 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from protocols.problems.domains import Domain
 from protocols.problems.loss import Loss, OfLoss
 from shuffle_sim.arrays import Floats, Values, dense
 from shuffle_sim.errors import ParameterError, real
-
-_PAIRS, _SLACK = 8, 1e-6  # of points at which a row is tried; of what doubles round
 
 
 @dataclass(frozen=True)
@@ -74,28 +71,3 @@ class Flattened(OfLoss):
         if beta is None:
             return found
         return min(found, at + (beta - self.bowl) * radius)
-
-    def demand_convex(self, domain: Domain, rows: Floats) -> None:
-        """Hold the stated strong convexity against gradients at points of the domain.
-
-        Args:
-            domain: bounded.
-            rows: valid ones.
-
-        Raises:
-            ParameterError: gradients of a row that refute it.
-        """
-        rng = np.random.default_rng(0)
-        for _ in range(_PAIRS):
-            ends = [
-                np.array([domain.project(domain.center + domain.diameter * each) for each in way])
-                for way in rng.normal(size=(2, len(rows), domain.d)) / math.sqrt(domain.d)
-            ]
-            slopes = [dense(self.loss.gradients_at(each, rows)) for each in ends]
-            apart, rise = ends[1] - ends[0], slopes[1] - slopes[0]
-            squares = np.einsum("ij,ij->i", apart, apart)
-            rounded = np.abs(slopes).sum(axis=(0, 2)) * np.sqrt(squares)
-            least = self.bowl * squares * (1 - _SLACK) - 1e-12 * rounded
-            if not (np.einsum("ij,ij->i", rise, apart) >= least).all():
-                stated = self.loss.strong_convexity()
-                raise ParameterError("strong_convexity", stated, "what gradients of rows show")

@@ -76,13 +76,17 @@ def chord(
 
 
 def hold_to_constants(loss: Loss, rows: NDArray[np.float64], d: int, radius: float) -> None:
-    """Hold what the author of a loss says of it against rows, where ||theta|| <= radius.
+    """Hold what privacy takes from the author of a loss against rows, as `hold_between`."""
+    if loss.believed() and len(rows):
+        hold_between(loss, rows, d, radius)
+
+
+def hold_between(loss: Loss, rows: NDArray[np.float64], d: int, radius: float) -> None:
+    """Hold all that a loss states against rows, where ||theta|| <= radius.
 
     Raises:
         ParameterError: `loss`, and what it must be.
     """
-    if not loss.believed() or not len(rows):
-        return
     steepest, beta = loss.lipschitz(radius), loss.smoothness()
     constants = math.inf if beta is None else beta, loss.strong_convexity()
     for here, there, _ in pairs(np.random.default_rng(0), d, radius):

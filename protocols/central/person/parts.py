@@ -7,6 +7,7 @@ import numpy as np
 
 from protocols.erm.extension import valid_records
 from protocols.problems.flattened import Flattened
+from protocols.problems.held import hold_between
 from protocols.problems.loss import Loss
 from protocols.problems.problem import Problem
 from shuffle_sim.arrays import Floats
@@ -38,7 +39,7 @@ class Parts:
         """Where the loss gives `bowl` of its strong convexity to the ridge.
 
         Raises:
-            ParameterError: it has less, or gradients refute what it states; or a norm bound, as
+            ParameterError: it has less, or rows refute what it states; or a norm bound, as
                 slopes that are clipped are those of no strongly convex loss.
         """
         if not bowl:
@@ -46,7 +47,7 @@ class Parts:
         if problem.norm_bound is not None:
             raise ParameterError("bowl", bowl, "0 with a norm_bound: it clips slopes as they are")
         flat = Flattened(problem.loss, bowl)
-        flat.demand_convex(problem.domain, _tried(flat, problem.d))
+        hold_between(problem.loss, _tried(flat, problem.d), problem.d, problem.domain.radius)
         slope = flat.steepest(problem.domain.radius)
         # All rows lose the same slope, so they lie as far apart as before.
         spread = min(problem.spread, slope / problem.records**0.5)
