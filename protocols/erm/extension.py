@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.erm.balls import Values, dots, lengths, newton_over_ball
-from protocols.erm.objective import BLOCK, UNIT, Objective, gradient_rounding
+from protocols.erm.objective import BLOCK, UNIT, Objective, gradient_rounding, most_loss
 from protocols.erm.people import People
 from protocols.erm.projected import newton_over
 from protocols.problems.domains import Domain, L2Ball
@@ -309,13 +309,15 @@ def _across(directions: Floats) -> Floats:
     return np.asarray(np.eye(directions.shape[1]) - directions[:, :, None] * directions[:, None])
 
 
-def valid_records(loss: Loss, d: int, rows: Floats) -> Floats:
+def valid_records(loss: Loss, d: int, rows: Floats, domain: Domain | None = None) -> Floats:
     """Records for which the loss's constants hold; others become zeros, where h is flat or round.
 
     Args:
         loss: with a bound of its features or points.
         d: parameters.
         rows: (records, columns), of anything.
+        domain: where values are compared; records whose loss there leaves them no digits are not
+            valid either.
     """
     real("d", d, 1, math.inf, closed=(True, False))
     kept = np.array(rows, np.float64)
@@ -330,6 +332,10 @@ def valid_records(loss: Loss, d: int, rows: Floats) -> Floats:
             else:
                 middle = (low + high) // 2
                 parts += [(low, middle), (middle, high)]
+    if domain is not None:
+        most = most_loss(loss.lipschitz(domain.radius), domain.diameter)
+        large = ~(np.abs(loss.values(domain.center, kept)) <= most)
+        kept[large] = _neutral(loss, kept.shape[1])
     return kept
 
 

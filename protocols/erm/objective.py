@@ -16,6 +16,15 @@ UNIT = 2.0**-53
 BLOCK = 4096
 """Rows that are added in floating point; the sums of blocks are joined without error."""
 
+DIGITS = 1e4
+"""What is larger than a domain, or than what a loss changes by on it, by more than this is refused:
+changes have too few digits left beside it."""
+
+
+def most_loss(slope: float, wide: float) -> float:
+    """The largest loss of a row in the middle of a domain beside which its changes have digits."""
+    return max(DIGITS * slope * wide, 100.0)
+
 
 class Objective(ABC):
     """F: convex, and strongly convex with a known constant, over R^d or a closed convex set.

@@ -254,6 +254,22 @@ def demand_diameter(problem: Problem) -> None:
         raise ParameterError("domain", type(problem.domain).__name__, allowed)
 
 
+def demand_near(problem: Problem, most: float) -> None:
+    """Refuse a domain so far from 0 that doubles do not tell its points apart.
+
+    Args:
+        problem: whose domain is bounded.
+        most: norm of its points over its diameter.
+
+    Raises:
+        ParameterError: it is farther.
+    """
+    domain = problem.domain
+    if domain.radius > most * domain.diameter:
+        allowed = f"within {most:g} times its diameter of 0: move it, and the data"
+        raise ParameterError("domain", type(domain).__name__, allowed)
+
+
 def demand_slope(problem: Problem) -> None:
     """Refuse a loss without a bound of its own, where minimisers are computed: a clip is none.
 

@@ -11,10 +11,13 @@ from protocols.erm.people import People
 from protocols.erm.risk import erm
 from protocols.erm.solver import certify, demand_radius, minimise
 from protocols.problems.domains import Domain
-from protocols.problems.loss import Loss
+from protocols.problems.loss import ROUNDING, Loss
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.person_rows import PersonRows
 from shuffle_sim.protocol.release import Sensitivity, Statistic, Total
+
+ROOM = ROUNDING**2
+"""For rows that are let in above their bound, and for roundings of their slopes."""
 
 
 @dataclass(frozen=True)
@@ -46,19 +49,29 @@ class ExtensionMinimiser(Statistic):
     most_records: int
 
     @property
+    def _wide(self) -> float:
+        """gamma, with room.
+
+        Slopes of length gamma itself would be outside by a rounding. Their extension is flat, and
+        the point that it is at cannot be told.
+        """
+        return self.gamma * ROOM
+
+    @property
     def sensitivity(self) -> Sensitivity:
         """2 gamma/(lambda n) + 2 alpha."""
         proof = (
             "two extensions differ by a 2 gamma-Lipschitz function, the mean by 1/n of it, and the "
             "objective is lambda-strongly convex; both minimisers are computed to alpha"
         )
-        exact = 2 * self.gamma / (self.ridge * self.users)
+        exact = 2 * self._wide / (self.ridge * self.users)
         return Sensitivity(exact + 2 * self.alpha, "l2", proof)
 
     def __call__(self, total: Total, users: int) -> Floats:
         d, columns = self.centre.size, self.loss.columns(self.centre.size)
         persons = PersonRows(gathered(total), columns)
-        people = People(valid_records(self.loss, d, persons.in_order), persons.counts)
+        records = valid_records(self.loss, d, persons.in_order, self.domain)
+        people = People(records, persons.counts)
         wanted, ball = self._objective(people), self.domain
 
         def plain(objective: Objective) -> Floats:
@@ -84,5 +97,5 @@ class ExtensionMinimiser(Statistic):
 
     def _objective(self, people: People) -> ExtendedERM:
         ball = self.domain
-        settings = self.ridge, ball, self.centre, self.center, self.gamma, self.alpha
+        settings = self.ridge, ball, self.centre, self.center, self._wide, self.alpha
         return ExtendedERM(self.loss, people, *settings, self.most_records)

@@ -14,9 +14,10 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from protocols.central.person.deletion_stability import demand_range, printed
-from protocols.central.person.extension_minimiser import ExtensionMinimiser
+from protocols.central.person.extension_minimiser import ROOM, ExtensionMinimiser
 from protocols.central.person.parts import Parts
 from protocols.central.person.phased_plan import GROWTH, THETA, PhasedPlan, planned
+from protocols.erm.objective import DIGITS
 from protocols.erm.solver.minimise import demand_exact
 from protocols.optimisation.acceleration import envelope_error
 from protocols.optimisation.centring import NEAR
@@ -30,6 +31,7 @@ from protocols.problems.problem import (
     demand,
     demand_bounded,
     demand_diameter,
+    demand_near,
     demand_slope,
 )
 from protocols.problems.smoothed import Smoothed
@@ -91,6 +93,7 @@ class PhasedOutput(Steps, CentralAlgorithm[PhasedState], ABC):
         """
         demand(problem, privacy)
         demand_diameter(problem)
+        demand_near(problem, DIGITS)
         demand_exact(problem.domain)
         demand_slope(problem)
         self.smoothing, self.bowl = smoothing, bowl
@@ -154,7 +157,7 @@ class PhasedOutput(Steps, CentralAlgorithm[PhasedState], ABC):
         """Of a phase with its ridge around `anchor`; slopes are within gamma of the center."""
         cohort, ridge = self._cohorts[at], self.ridges[at]
         strong = ridge + self._parts.ridge
-        exact = 2 * gamma / (strong * cohort.size)
+        exact = 2 * gamma * ROOM / (strong * cohort.size)
         return ExtensionMinimiser(
             self._parts.loss,
             self.problem.domain,

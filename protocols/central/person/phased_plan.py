@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from protocols.central.person.extension_minimiser import ROOM
 from protocols.central.person.parts import Parts
 from protocols.optimisation.phases import halves
 from protocols.problems.problem import Problem
@@ -82,7 +83,7 @@ def planned(
             bound += ridge / 2 * before
             if disjoint:
                 bound += 2 * G**2 / ((ridge + strong) * size * m)
-            exact = 2 * gamma / ((ridge + parts.ridge) * size)
+            exact = 2 * gamma * ROOM / ((ridge + parts.ridge) * size)
             # Noise is for exact + 2 alpha, and what is computed is off by alpha itself.
             noise, missed = d * ((1 + 2 * THETA) * exact * sigma) ** 2, THETA * exact
             left = noise + missed**2

@@ -19,6 +19,7 @@ from protocols.erm.cells import (
     demand_boxes,
     draw_in_boxes,
 )
+from protocols.erm.objective import most_loss
 from protocols.erm.risk import Risk
 from protocols.erm.smooth import ERM
 from protocols.erm.solver import certify
@@ -37,8 +38,6 @@ _MOST_PROPOSALS = 256
 _GIBBS = "Gibbs mechanism (Gopi, Lee and Liu 2022, Theorem 4)"
 _ROUNDINGS = 1 - 1e-6
 """Of k, for sums of 10^8 rows in doubles."""
-_MOST_LOSS, _FEW = 1e4, 100.0
-"""A row's loss in the middle over what it changes by on the domain: below, digits are left."""
 HOPELESS = 300.0
 """c B^2/(2 ridge), minus the logarithm of the acceptance at worst, beyond which it is refused."""
 
@@ -273,7 +272,7 @@ def demand_digits(risk: Risk, rows: NDArray[Any]) -> None:
         ParameterError: naming the first.
     """
     wide = min(risk.domain.diameter, 2 * risk.reach)
-    most = max(_MOST_LOSS * risk.lipschitz * wide, _FEW)
+    most = most_loss(risk.lipschitz, wide)
     near = np.abs(risk.loss.values(risk.domain.center, rows)) <= most
     refuse_rows(~near, f"of loss {most:.4g} at most in the domain's middle; bound the labels")
 

@@ -240,7 +240,7 @@ PINPOINT = replace(CLOSE, domain=L2Ball(2, 1e-3, 1e8))
 def test_minimisers_without_certificate_are_refused_uncharged(kind, problem):
     common = {"n": 6, "privacy": Privacy(50.0, 0.1)}
     kind.calibrated(problem=CLOSE, **common)
-    with pytest.raises(ParameterError, match=r"radius|loss"):
+    with pytest.raises(ParameterError, match=r"radius|loss|domain"):
         kind.calibrated(problem=problem, **common)
 
 

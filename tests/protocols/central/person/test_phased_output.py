@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 from protocols import (
+    Absolute,
     Box,
     DeletionStability,
     Hinge,
+    Huber,
     L2Ball,
     Logistic,
     PhasedERM,
@@ -30,6 +32,7 @@ from protocols.erm.solver import certify, minimise
 from protocols.problems import Intersection, Linear, MeanEstimation, OneVsRestHinge
 from protocols.problems.smoothed import Smoothed
 from shuffle_sim import ParameterError, Privacy, run
+from shuffle_sim.data.persons import Persons
 from shuffle_sim.data.population import Unit
 from shuffle_sim.privacy.bounds.gaussian import mu_of
 
@@ -510,3 +513,36 @@ def test_hinge_is_taken_and_no_other_budget_is_named_than_one_that_serves():
         privacy = Privacy(float(epsilon), float(delta))
         for n in (int(least), int(most)):
             assert DeletionStability.calibrated(n=n, problem=problem, privacy=privacy).n == n
+
+
+def test_slopes_of_the_longest_length_are_within_gamma(monkeypatch):
+    """Rows of norm 1, and a little above, have slopes of L. Without room they are outside: there an
+    extension is flat, and a run may stop, as no u can be told.
+    """
+    problem = Problem(Absolute(1.0, 1.0), L2Ball(2, 1.0), 0.1, records=3)
+    made = PhasedERM.calibrated(n=200, problem=problem, privacy=Privacy(5.0, 1e-3))
+    statistic = made.plan(made.init()).statistic
+    x = np.random.default_rng(3).normal(size=(200, 2))
+    x *= (1 + 1e-9 * np.arange(200) / 200)[:, None] / np.linalg.norm(x, axis=1, keepdims=True)
+    people = People(np.column_stack([x, np.ones(200)]), np.ones(200, int))
+
+    def outside():
+        objective = statistic._objective(people)
+        objective.gradient(np.zeros(2))
+        return objective.outside
+
+    assert outside() == 0
+    monkeypatch.setattr(ExtensionMinimiser, "_wide", property(lambda self: self.gamma))
+    assert outside() > 50
+
+
+def test_records_of_huge_losses_and_far_domains_leave_doubles_no_digits():
+    """A label of 1e300 counts as the fixed record; a domain at 1e8 is refused before a run."""
+    rows = np.random.default_rng(2).uniform(-0.6, 0.6, size=(40, 3, 3))
+    rows[0, :, -1] = 1e300
+    problem = Problem(Huber(threshold=0.3), L2Ball(2, 1.0), 0.1, norm_bound=0.1, records=3)
+    made = PhasedERM.calibrated(n=40, problem=problem, privacy=PRIVACY)
+    assert np.isfinite(run(made, Persons.in_memory(list(rows)), seed=1).value).all()
+    far = dataclasses.replace(problem, domain=Box(2, 1e8, 1e8 + 1e-3))
+    with pytest.raises(ParameterError, match="times its diameter of 0"):
+        PhasedERM.calibrated(n=40, problem=far, privacy=PRIVACY)
