@@ -28,6 +28,7 @@ from protocols.counts.methods import METHODS
 from protocols.erm.groups import Grouped, Mixture
 from protocols.optimisation import Phased
 from protocols.problems.domains import L2Ball, RealSpace
+from protocols.problems.flattened import Flattened
 from protocols.problems.linear_loss import LinearLoss
 from protocols.problems.loss import Loss
 from protocols.problems.losses import Linear, Logistic, MeanEstimation
@@ -89,6 +90,7 @@ def _losses() -> Iterator[tuple[Loss, int]]:
     yield from ((MeanEstimation(), D), (Softmax(2), 2 * D), (OneVsRestHinge(2), 2 * D))
     groups = Grouped(Logistic(), 3)
     yield from ((Weighted(Logistic(), 2.0), D), (groups, D), (Smoothed(), D))
+    yield Flattened(MeanEstimation(), 0.5), D
     yield Mixture(groups, (1.0, 2.0, 3.0)), D
 
 

@@ -95,8 +95,8 @@ class ShuffleGD(Averaged):
             return cls.best_step(problem, n, distance, rounds, noise)[1]
 
         if (rounds := choices["rounds"]) is None:
-            allowed = min(n, setting.max_rounds_per_user)
-            tried = [t for t in _ROUNDS if t <= allowed] or [1]
+            most_rounds = setting.max_rounds_per_user
+            tried = sorted({t for t in (*_ROUNDS, most_rounds) if t <= min(n, most_rounds)})
             bounds = {t: bound(t) for t in tried}
             most = _SLACK * min(bounds.values())
             return n, next(t for t in tried if bounds[t] <= most), most

@@ -72,11 +72,11 @@ def killed(place, moment):
     return {"killed": os.WIFSIGNALED(status), "seen": seen, "records": journaled, "again": again}
 
 found = {}
-for kind, defect, moments in (
-    ("OutputPerturbation", "", 40),
-    ("Gibbs", "", 60),
-    ("OutputPerturbation", "not kept", 12),
-    ("OutputPerturbation", "kept late", 60),
+for kind, defect in (
+    ("OutputPerturbation", ""),
+    ("Gibbs", ""),
+    ("OutputPerturbation", "not kept"),
+    ("OutputPerturbation", "kept late"),
 ):
     made = kinds[kind].calibrated(n=40, problem=problem, privacy=Privacy(4.0, 1e-3))
     checkpoint.Checkpoint.settle = SETTLE[defect]
@@ -85,8 +85,9 @@ for kind, defect, moments in (
     released(place / "before", False)  # what is imported or cached late is there before
     child(place / "alone", 0)
     lines = int((folder / "lines").read_text())
-    first = lines // 2 if defect else 1  # defects are near the end
-    steps = [round(first + each * (lines - first) / (moments - 1)) for each in range(moments)]
+    steps = list(range(lines - 200, lines + 1, 5))  # kept and released: both defects are here
+    if not defect:
+        steps += range(1, lines - 200, 100)
     found[f"{kind} {defect}"] = [killed(place / str(moment), moment) for moment in steps]
 print(json.dumps(found))
 """
