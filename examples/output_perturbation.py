@@ -2,8 +2,9 @@
 
 python examples/output_perturbation.py slopes|attack [--quick] [--out FOLDER]
 
-slopes: pure noise at epsilon 1, d = 10, against n over three decades, on the hard instance of each
-case: its minimiser is known, so only noise and ridge are measured. attack: the membership game on
+slopes: against n over three decades, against epsilon and d, under pure privacy, and against d at
+delta 1e-6, on the hard instance of each case: its minimiser is known, so only noise and ridge are
+measured. attack: the membership game on
 Algorithms 6 and 8 as printed and as mended, and on a solver without a certificate. Seeds are fixed.
 With --out each study writes a picture.
 """
@@ -19,7 +20,7 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 from scipy import stats
-from slopes import fit
+from slopes import fit, logarithmic
 
 from protocols import Hinge, Huber, L2Ball, OutputPerturbation, Problem, RealSpace
 from protocols.central.record.minimum import Minimum
@@ -31,123 +32,186 @@ from shuffle_sim import Privacy
 from shuffle_sim.arrays import Floats
 from shuffle_sim.auditing import audit_central
 from shuffle_sim.privacy.bounds import gaussian, paper
-from shuffle_sim.privacy.mechanisms import Gaussian, L2Laplace
+from shuffle_sim.privacy.mechanisms import Gaussian, L2Laplace, Noise
 
-D = 10
-AXIS: Floats = np.eye(D)[0]
+
+@dataclass(frozen=True)
+class Point:
+    """n rows, d parameters, and noise whose law is for sensitivity 1."""
+
+    n: int
+    d: int
+    law: Noise
+
+    @property
+    def mean(self) -> float:
+        """E ||noise||, over n."""
+        return self.law.mean_norm(self.d) / self.n
+
+    @property
+    def square(self) -> float:
+        """E ||noise||^2, over n^2."""
+        return (self.law.spread(self.d) / self.n) ** 2
+
+
+@dataclass(frozen=True)
+class Axis:
+    """What varies, about 100,000 rows, ten parameters and epsilon = 1.
+
+    Attributes:
+        name: what is shown.
+        power: of the noise's length over n, along the axis.
+        values: of the axis.
+        at: the point of a value.
+    """
+
+    name: str
+    power: float
+    values: tuple[float, ...]
+    at: Callable[[Any], Point]
+
+
+N, D = 100_000, 10
+SIZES = tuple(np.geomspace(1e3, 1e6, 7).astype(int).tolist())
+DIMENSIONS = (4, 8, 16, 32, 64)
+APPROXIMATE = Gaussian.calibrated(Privacy(1.0, 1e-6))
+AXES = (
+    Axis("n", -1.0, SIZES, lambda n: Point(n, D, L2Laplace(1.0, D))),
+    Axis("epsilon", -1.0, (0.25, 0.5, 1.0, 2.0, 4.0), lambda e: Point(N, D, L2Laplace(e, D))),
+    Axis("d", 1.0, DIMENSIONS, lambda d: Point(N, d, L2Laplace(1.0, d))),
+    Axis("d, delta = 1e-6", 0.5, DIMENSIONS, lambda d: Point(N, d, APPROXIMATE)),
+)
 
 
 @dataclass(frozen=True)
 class Case:
-    """A kind of problem with L = R = beta = 1, and its hard instance.
+    """A kind of problem with L = R = beta = 1, and its hard instance: |.| from 0 or from a pole e.
 
     Attributes:
         name: what is shown.
-        problem: whose constants the planner gets.
-        minimiser: of the instance with a ridge.
-        excess: of points (repeats, D) on the instance, without an added ridge.
-        slope: of the proven bound.
-        printed: the paper's bound.
-        ridge: for n rows, by the theory page.
+        problem: of d parameters, whose constants the planner gets.
+        minimiser: of the instance with a ridge, along e.
+        excess: of points (repeats, d) on the instance, without an added ridge.
+        power: of the noise's length over n, in the proven bound.
+        printed: the paper's bound under pure privacy.
+        ridge: by the theory page.
     """
 
     name: str
-    problem: Problem
-    minimiser: Callable[[float], Floats]
+    problem: Callable[[int], Problem]
+    minimiser: Callable[[float], float]
     excess: Callable[[Floats], Floats]
-    slope: float
-    printed: Callable[[int], float]
-    ridge: Callable[[int], float]
+    power: float
+    printed: Callable[[Point], float]
+    ridge: Callable[[Point], float]
+
+
+def _pole(d: int) -> Floats:
+    return np.asarray(np.eye(d)[0])
 
 
 def _length(points: Floats) -> Floats:
     return np.asarray(np.linalg.norm(points, axis=1))
 
 
+def _from_pole(points: Floats) -> Floats:
+    return _length(points - _pole(points.shape[1]))
+
+
 def _huber(points: Floats) -> Floats:
-    size = _length(points - AXIS)
+    size = _from_pole(points)
     return np.where(size < 1, size**2 / 2, size - 0.5)
 
 
 CASES = (
     Case(
         "strongly convex: |w| + |w|^2/2",
-        Problem(Hinge(), RealSpace(D), 1.0),
-        lambda ridge: np.zeros(D),
+        lambda d: Problem(Hinge(), RealSpace(d), 1.0),
+        lambda ridge: 0.0,
         lambda w: _length(w) + _length(w) ** 2 / 2,
-        -1.0,
-        lambda n: 2 * D / n,
-        lambda n: 1.0,
+        1.0,
+        lambda at: 2 * at.mean,
+        lambda at: 1.0,
     ),
     Case(
         "smooth, strongly convex: |w|^2/2",
-        Problem(MeanEstimation(), L2Ball(D, 1.0)),
-        lambda ridge: np.zeros(D),
+        lambda d: Problem(MeanEstimation(), L2Ball(d, 1.0)),
+        lambda ridge: 0.0,
         lambda w: _length(w) ** 2 / 2,
-        -2.0,
-        lambda n: 2 * D * (D + 1) / n**2,
-        lambda n: 0.0,
+        2.0,
+        lambda at: 2 * at.square,
+        lambda at: 0.0,
     ),
     Case(
         "convex: |w - e|",
-        Problem(Hinge(), L2Ball(D, 1.0)),
-        lambda ridge: min(1.0, 1 / ridge) * AXIS,
-        lambda w: _length(w - AXIS),
-        -1 / 2,
-        lambda n: 8.5 * math.sqrt(D / n),
-        lambda n: 2 * math.sqrt(D / n),
+        lambda d: Problem(Hinge(), L2Ball(d, 1.0)),
+        lambda ridge: min(1.0, 1 / ridge),
+        _from_pole,
+        1 / 2,
+        lambda at: 8.5 * math.sqrt(at.mean),
+        lambda at: 2 * math.sqrt(at.mean),
     ),
     Case(
         "convex, smooth: Huber(w - e)",
-        Problem(Huber(threshold=1.0), L2Ball(D, 1.0)),
-        lambda ridge: AXIS / (1 + ridge),
+        lambda d: Problem(Huber(threshold=1.0), L2Ball(d, 1.0)),
+        lambda ridge: 1 / (1 + ridge),
         _huber,
-        -2 / 3,
-        lambda n: 48.5 * (D / n) ** (2 / 3),
-        lambda n: (8 * D * (D + 1) / n**2) ** (1 / 3),
+        2 / 3,
+        lambda at: 48.5 * at.mean ** (2 / 3),
+        lambda at: (8 * at.square) ** (1 / 3),
     ),
 )
 
 
+def measured(case: Case, at: Point, noise: Floats) -> tuple[float, float, float, float]:
+    """Mean excess, its standard error, the proven bound, and the paper's (nan if not pure)."""
+    problem, ridge = case.problem(at.d), case.ridge(at)
+    risk = Risk.of(problem, ridge)
+    bound = best_bound(risk, at.n, at.law, 0.0, problem.ridge, False)
+    w = case.minimiser(ridge) * _pole(at.d) + risk.sensitivity(at.n)[0] * noise
+    if bound.projected:
+        w /= np.maximum(1.0, _length(w))[:, None]
+    excess = case.excess(w)
+    error = float(excess.std() / math.sqrt(len(noise)))
+    printed = case.printed(at) if isinstance(at.law, L2Laplace) else math.nan
+    return float(excess.mean()), error, bound.excess, printed
+
+
 def slopes(quick: bool) -> Any:
-    """Excess against n: measured, the proven bound and the paper's."""
+    """Excess against n, epsilon and d: measured, the proven bound and the paper's."""
     repeats = 2000 if quick else 20_000
-    found = {}
-    for case in CASES:
-        points = []
-        for n in np.geomspace(1e3, 1e6, 7).astype(int).tolist():
-            ridge, rng = case.ridge(n), np.random.default_rng(n)
-            risk, law = Risk.of(case.problem, ridge), L2Laplace(1.0, D)
-            bound = best_bound(risk, n, law, 0.0, case.problem.ridge, False)
-            noise = np.array([law.noise(rng, D) for _ in range(repeats)])
-            w = case.minimiser(ridge) + risk.sensitivity(n)[0] * noise
-            if bound.projected:
-                w /= np.maximum(1.0, _length(w))[:, None]
-            excess = case.excess(w)
-            error = float(excess.std() / math.sqrt(repeats))
-            points.append((n, float(excess.mean()), error, bound.excess, case.printed(n)))
-        found[case] = table = np.array(points)
-        slope, error = fit(*table.T[:3])
-        over = float(((table[:, 1] - table[:, 3]) / table[:, 2]).max())
-        share = float((table[:, 1] / table[:, 3]).mean())
-        shown = f"slope {slope:.3f} ± {error:.3f} (theory {case.slope:.3f})"
-        print(f"{case.name:34} {shown}, {share:.3f} of the bound")
-        print(f"{'':34} at most {max(over, 0.0):.1f} standard errors above it")
+    found: dict[tuple[Axis, Case], Floats] = {}
+    for axis in AXES:
+        rows: dict[Case, list[tuple[float, ...]]] = {case: [] for case in CASES}
+        for value in axis.values:
+            at = axis.at(value)
+            rng = np.random.default_rng([at.n, at.d, round(8 * value)])
+            noise = np.array([at.law.noise(rng, at.d) for _ in range(repeats)])
+            for case, table in rows.items():
+                table.append((value, *measured(case, at, noise)))
+        for case, table in rows.items():
+            found[axis, case] = points = np.array(table)
+            slope, error = fit(*points.T[:3])
+            over = float(((points[:, 1] - points[:, 3]) / points[:, 2]).max())
+            share = float((points[:, 1] / points[:, 3]).mean())
+            theory = axis.power * case.power
+            shown = f"slope {slope:.3f} ± {error:.3f} (theory {theory:.3f})"
+            print(f"{case.name:34} in {axis.name}: {shown}, {share:.3f} of the bound")
+            print(f"{'':34} at most {max(over, 0.0):.1f} standard errors above it", flush=True)
     return found
 
 
 def _draw_slopes(figure: Any, found: Any) -> None:
-    for place, (case, table) in enumerate(found.items(), 1):
-        panel = figure.add_subplot(1, 4, place)
-        n, mean, error, bound, printed = table.T
-        panel.errorbar(n, mean, 2 * error, fmt="o", ms=4, label="measured, 2 standard errors")
-        panel.plot(n, bound, color="tab:gray", label="proven bound")
-        panel.plot(n, printed, ":", color="tab:red", label="paper's bound")
-        slope = fit(n, mean, error)[0]
-        panel.set_title(f"{case.name}\nslope {slope:.2f}, theory {case.slope:.2f}")
-        panel.set_xscale("log")
-        panel.set_yscale("log")
-        panel.set_xlabel("rows n")
+    for place, ((axis, case), table) in enumerate(found.items(), 1):
+        panel = figure.add_subplot(len(AXES), len(CASES), place)
+        values, mean, error, bound, printed = table.T
+        panel.errorbar(values, mean, 2 * error, fmt="o", ms=4, label="measured, 2 standard errors")
+        panel.plot(values, bound, color="tab:gray", label="proven bound")
+        panel.plot(values, printed, ":", color="tab:red", label="paper's bound")
+        slope, theory = fit(values, mean, error)[0], axis.power * case.power
+        panel.set_title(f"{case.name}\nslope {slope:.2f}, theory {theory:.2f}")
+        logarithmic(panel, axis.values)
+        panel.set_xlabel("rows n" if axis.name == "n" else axis.name)
     figure.supylabel("excess loss")
     lines = figure.axes[0].get_legend_handles_labels()
     figure.legend(*lines, loc="outside lower center", ncols=3)
@@ -240,7 +304,7 @@ def _draw_attack(figure: Any, found: Any) -> None:
 
 
 STUDIES = {
-    "slopes": (slopes, _draw_slopes, (12, 3.6)),
+    "slopes": (slopes, _draw_slopes, (12, 11)),
     "attack": (attack, _draw_attack, (5, 4)),
 }
 

@@ -85,6 +85,15 @@ class Alike(Population):
         """The row again and again."""
         return np.broadcast_to(self._row, (stop - start, len(self._row)))
 
+    @property
+    def resident(self) -> bool:
+        """Made once and kept where all users answer in every round."""
+        return True
+
+    def content(self, start: int, stop: int) -> bytes:
+        """Nothing to watch: rows never change."""
+        return b""
+
 
 def _alike(problem: Problem, row: Floats, minimiser: Floats) -> Instance:
     return Instance(problem, row[None], np.ones(1), minimiser)

@@ -71,6 +71,15 @@ class Fit:
         )
 
 
+def logarithmic(panel: Any, values: Sequence[float]) -> None:
+    """Both axes; on less than two decades each value has its tick, as labels would overlap."""
+    panel.set_xscale("log")
+    panel.set_yscale("log")
+    if max(values) < 100 * min(values):
+        panel.set_xticks(values, [f"{value:g}" for value in values])
+        panel.set_xticks([], minor=True)
+
+
 def draw(fits: Sequence[Fit], path: Path) -> None:
     """A panel each; the file is there whole or not at all."""
     with mpl.rc_context({"backend": "agg", "font.size": 8, "axes.titlesize": 8}):
@@ -91,8 +100,7 @@ def draw(fits: Sequence[Fit], path: Path) -> None:
             panel.plot(x, promised, "--", color="tab:orange", label="promised slope")
             if len(each.bounds):
                 panel.plot(x, each.bounds, color="tab:gray", label="proven bound")
-            panel.set_xscale("log")
-            panel.set_yscale("log")
+            logarithmic(panel, each.sizes)
             if means.max() < 2 * means.min():  # a flat line is no staircase of noise
                 panel.set_ylim(means.min() / 5, means.max() * 5)
             panel.set_xlabel(each.axis)

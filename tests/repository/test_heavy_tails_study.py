@@ -67,5 +67,21 @@ def test_the_instance_has_the_moments_that_it_states():
 def test_the_study_prints_its_table(study, capsys):
     study.slopes(2, (2_000, 20_000))
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 7
-    assert [line.split()[0] for line in lines[1:]] == ["phases"] * 3 + ["noisy"] * 3
+    kinds = ["method", *["phases"] * 3]
+    assert [line.split()[0] for line in lines] == [*kinds, *["noisy"] * 3, *kinds, *kinds]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("k", [2.0, math.inf])
+def test_phases_have_the_optimal_slope_in_epsilon_and_no_more_in_d(study, k):
+    """40 runs a point: standard errors of the slopes near 0.07."""
+    found = {}
+    for axis in ("epsilon", "d"):
+        values, _ = study.AXES[axis]
+        means = [
+            np.mean(study.risks(each, 40, study.phases))
+            for each in study.instances(k, axis, values)
+        ]
+        found[axis] = float(np.polyfit(np.log(values), np.log(means), 1)[0])
+    assert found["epsilon"] == pytest.approx(-(1 - 1 / k), abs=0.25)
+    assert found["d"] < 1 - 1 / k + 0.15
