@@ -22,7 +22,7 @@ import argparse
 import dataclasses
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -135,7 +135,7 @@ def batches(loss: Any, n: int, m: int, seeds: int) -> dict[str, tuple[float, lis
     return kinds
 
 
-def descent(loss: str, center: str, n: int, m: int, seeds: int) -> tuple[list[float], float]:
+def descent(loss: str, center: str, *, n: int, m: int, seeds: int) -> tuple[list[float], float]:
     """Excess losses of `UserLevelGD` on the population, and its bound.
 
     A person's mean gradient is that of the mean of its records, so persons are drawn as one mean.
@@ -170,18 +170,20 @@ def _gap(made: Any, rows: Floats, mean: Floats, seed: int, quadratic: bool, **ho
     return float(np.linalg.norm(mean) - mean @ value)
 
 
-def extension(loss: str, center: str, n: int, m: int, seeds: int) -> tuple[list[float], float]:
-    """The same for `PhasedERM`, over 3 parameters; a fixed center is output perturbation at L.
+def extension(
+    loss: str, center: str, *, n: int, m: int, seeds: int, d: int = 3, epsilon: float = 1.0
+) -> tuple[list[float], float]:
+    """The same for `PhasedERM`; a fixed center is output perturbation at L.
 
     The quadratic is -<z, theta> with a ridge of 1, so one phase and several centres serve it. The
     mean of the linear loss is as high as the noise of its mean gradient, 2 gamma sigma sqrt(d)/n.
     """
-    d, ridge = 3, 1.0 if loss == "quadratic" else 0.0
+    ridge = 1.0 if loss == "quadratic" else 0.0
     problem = Problem(Linear(), L2Ball(d, 1.0), records=m, ridge=ridge)
     made = PhasedERM.calibrated(
         n=n,
         problem=problem,
-        privacy=PRIVACY,
+        privacy=Privacy(epsilon, PRIVACY.delta),
         phases=1 if ridge else None,
         releases=3 if center == "carried" else 1,
     )
@@ -205,36 +207,37 @@ def _drawn(
     return gaps
 
 
-def accelerated(kind: Any, n: int, m: int, seeds: int) -> tuple[list[float], float]:
-    """The same for a linear loss over 3 parameters, at the worst height of its mean.
+def accelerated(
+    kind: Any, *, n: int, m: int, seeds: int, d: int = 3, epsilon: float = 1.0
+) -> tuple[list[float], float]:
+    """The same for a linear loss, at the worst height of its mean.
 
     `LinearTimePhasedSGD` takes a step a record, so that all records are drawn.
     """
-    problem = Problem(Linear(), L2Ball(3, 1.0), records=m)
-    made = kind.calibrated(n=n, problem=problem, privacy=PRIVACY)
+    problem = Problem(Linear(), L2Ball(d, 1.0), records=m)
+    made = kind.calibrated(n=n, problem=problem, privacy=Privacy(epsilon, PRIVACY.delta))
     records = m if kind is LinearTimePhasedSGD else 1
     heights = [min(share * made.bound, 0.5) for share in HEIGHTS]
-    found = [_drawn(made, height * np.eye(3)[0], n, records, m, seeds) for height in heights]
+    found = [_drawn(made, height * np.eye(d)[0], n, records, m, seeds) for height in heights]
     return max(found, key=np.mean), made.bound
 
 
 @dataclass(frozen=True)
 class Line:
-    """What is fitted: names, the other size, sizes of the axis, and those of a quick study."""
+    """What is fitted: names, what stays, sizes of the axis, and those of a quick study."""
 
     name: str
     axis: str
     promised: float
-    other: int
-    sizes: list[int]
-    quick: list[int]
-    excess: Callable[[int, int, int], tuple[list[float], float]]
+    fixed: dict[str, int]
+    sizes: Sequence[float]
+    quick: Sequence[float]
+    excess: Callable[..., tuple[list[float], float]]
 
     def fit(self, seeds: int, quick: bool) -> Fit:
         """Measure it."""
         sizes = self.quick if quick else self.sizes
-        pairs = [(size, self.other) if self.axis == "n" else (self.other, size) for size in sizes]
-        found = [self.excess(n, m, seeds) for n, m in pairs]
+        found = [self.excess(**self.fixed, **{self.axis: size}, seeds=seeds) for size in sizes]
         runs, bounds = zip(*found, strict=True)
         return Fit(self.name, self.axis, self.promised, sizes, runs, bounds)
 
@@ -249,6 +252,15 @@ def half_decades(first: int, count: int = 7) -> list[int]:
     return [round(first * 10 ** (power / 2)) for power in range(count)]
 
 
+DIMENSIONS, EPSILONS = (3, 6, 12, 24), (0.25, 0.5, 1.0, 2.0, 4.0)
+
+
+def _beside(name: str, power: float, excess: Any, **fixed: int) -> list[Line]:
+    """Against d and epsilon: the Gaussian's noise has sqrt(d)/epsilon, to a power."""
+    axes = ("d", power / 2, DIMENSIONS), ("epsilon", -power, EPSILONS)
+    return [Line(name, axis, slope, fixed, sizes, [], excess) for axis, slope, sizes in axes]
+
+
 def _centred(measure: Any, in_n: int, in_m: int, first: int) -> list[Line]:
     """Two losses with both centres; a fixed center gains nothing from records."""
     lines = []
@@ -256,24 +268,28 @@ def _centred(measure: Any, in_n: int, in_m: int, first: int) -> list[Line]:
         for center in ("carried", "fixed"):
             name, excess = f"{loss}, {center}", partial(measure, loss, center)
             if center == "carried" or measure is descent:
-                lines.append(Line(name, "n", -power, in_n, decades(1000), [], excess))
+                lines.append(Line(name, "n", -power, {"m": in_n}, decades(1000), [], excess))
             quick = decades(first) if loss == "quadratic" or measure is extension else []
             promised = -power / 2 if center == "carried" else 0.0
-            lines.append(Line(name, "m", promised, in_m, decades(first), quick, excess))
+            lines.append(Line(name, "m", promised, {"n": in_m}, decades(first), quick, excess))
+            if center == "carried" and measure is extension:
+                lines += _beside(name, power, excess, n=in_m, m=in_n)
     return lines
 
 
 _PHASES, _PASS = (
     partial(accelerated, each) for each in (AcceleratedPhasedERM, LinearTimePhasedSGD)
 )
+FEW, MANY = half_decades(1000, 3), half_decades(1000)
 STUDIES = {
     "slopes": _centred(descent, 400, 4000, 25),
     "extension": _centred(extension, 10_000, 20_000, 100),
     "accelerated": [
-        Line("accelerated", "n", -1.0, 10_000, half_decades(1000), half_decades(1000, 3), _PHASES),
-        Line("accelerated", "m", -1 / 2, 20_000, half_decades(100), decades(100), _PHASES),
-        Line("linear time", "n", -1 / 2, 10, half_decades(1000, 4), [500, 1000, 1500], _PASS),
-        Line("linear time", "m", -1 / 4, 1000, half_decades(10, 4), [], _PASS),
+        Line("accelerated", "n", -1.0, {"m": 10_000}, MANY, FEW, _PHASES),
+        Line("accelerated", "m", -1 / 2, {"n": 20_000}, half_decades(100), decades(100), _PHASES),
+        *_beside("accelerated", 1.0, _PHASES, n=20_000, m=10_000),
+        Line("linear time", "n", -1 / 2, {"m": 10}, MANY[:4], [500, 1000, 1500], _PASS),
+        Line("linear time", "m", -1 / 4, {"n": 1000}, half_decades(10, 4), [], _PASS),
     ],
 }
 

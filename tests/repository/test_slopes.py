@@ -43,7 +43,22 @@ def test_records_help_accelerated_phases_and_stay_below_the_bound(example):
     """Two decades in m of the worst linear loss: -0.45 ± 0.01; clipping at L would have 0."""
     line = next(each for each in example("persons").STUDIES["accelerated"] if each.axis == "m")
     sizes = [100, 10_000]
-    found, bounds = zip(*(line.excess(line.other, m, 2) for m in sizes), strict=True)
+    found, bounds = zip(*(line.excess(**line.fixed, m=m, seeds=2) for m in sizes), strict=True)
     means = [np.mean(each) for each in found]
     assert all(max(each) <= bound for each, bound in zip(found, bounds, strict=True))
     assert -0.6 < np.log(means[1] / means[0]) / np.log(100) < -0.35
+
+
+@pytest.mark.full
+def test_persons_excess_follows_the_noise_in_epsilon_and_d(example):
+    """5 seeds: standard errors near 0.15; the Gaussian's own slope in epsilon is -0.92 a power."""
+    lines = [
+        each
+        for each in example("persons").STUDIES["extension"]
+        if each.axis in ("d", "epsilon") and each.name == "quadratic, carried"
+    ]
+    assert len(lines) == 2
+    for line in lines:
+        found = line.fit(5, quick=False)
+        assert found.slope[0] == pytest.approx(line.promised, abs=0.5)
+        assert all(max(runs) <= bound for runs, bound in zip(found.runs, found.bounds, strict=True))
