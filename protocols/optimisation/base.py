@@ -191,7 +191,14 @@ class Optimiser(Calibrated, Algorithm[StateT, Any], Generic[StateT]):
     @property
     def assumes(self) -> str:
         """What the bound assumes of the data beside the problem's constants; "" for nothing."""
-        return ""
+        return self.stated
+
+    @property
+    def stated(self) -> str:
+        """What the bound takes from the author of a loss; "" if privacy does (`believed`)."""
+        if self.rests_on_loss or not self.problem.loss.believed():
+            return ""
+        return f"{type(self.problem.loss).__name__} is convex, and what it states"
 
     @property
     def believed(self) -> tuple[str, ...]:

@@ -119,9 +119,9 @@ class UserLevel(FirstOrder[CarriedState[InnerT]], Generic[InnerT]):
     @property
     def assumes(self) -> str:
         if not self.centring.carried:
-            return ""
-        again = ", and clipped descent is as stable as plain descent"
-        return f"{NEAR}{again if self.rounds_per_user > 1 else ''}"
+            return self.stated
+        again = "clipped descent is as stable as plain descent" * (self.rounds_per_user > 1)
+        return ", and ".join(each for each in (self.stated, NEAR, again) if each)
 
     @property
     def vocabulary(self) -> tuple[type, ...]:

@@ -46,7 +46,7 @@ class UserLevelACSA(UserLevel[AcceleratedState]):
     def assumes(self) -> str:
         own = "the loss is the mean over the persons asked" if self.rounds_per_user > 1 else ""
         near = NEAR if self.centring.carried else ""
-        return ", and ".join(each for each in (own, near) if each)
+        return ", and ".join(each for each in (self.stated, own, near) if each)
 
     def __post_init__(self) -> None:
         super().__post_init__()

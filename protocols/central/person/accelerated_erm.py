@@ -173,12 +173,15 @@ class AcceleratedPhasedERM(PhaseChain, CentralAlgorithm[PhasedState]):
     def assumes(self) -> str:
         removed = any(phase.removal is not None for phase in self.phases)
         carried = any(phase.centring.carried for phase in self.phases)
-        no_stop = "records of a person are i.i.d. and no guard stops"
-        if removed or not carried:
-            return no_stop if removed else ""
-        # Batches that are asked once are planned for the whole domain.
-        again = any(phase.rounds_per_user > 1 for phase in self.phases)
-        return f"{NEAR}, and iterates stay {CLOSE}" if again else NEAR
+        found = [self.stated] if self.stated else []
+        if removed:
+            found.append("records of a person are i.i.d. and no guard stops")
+        elif carried:
+            found.append(NEAR)
+            # Batches that are asked once are planned for the whole domain.
+            if any(phase.rounds_per_user > 1 for phase in self.phases):
+                found.append(f"iterates stay {CLOSE}")
+        return ", and ".join(found)
 
     @property
     def gradients(self) -> int:

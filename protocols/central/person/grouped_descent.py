@@ -12,6 +12,7 @@ from protocols.central.person.gathering import gathered
 from protocols.erm.extension import valid_records
 from protocols.problems.domains import _UNIT, Domain, L2Ball
 from protocols.problems.linear_loss import PROX_ERROR
+from protocols.problems.loss import Loss
 from protocols.problems.surrogates import Clipped, demand_convex
 from shuffle_sim.arrays import Floats, dense
 from shuffle_sim.data.person_rows import PersonRows
@@ -128,6 +129,14 @@ class ClippedPoints(GroupedPass):
         return clipped(self.iterates(gathered(total)) - self.start, self.reach)
 
 
+def envelope_known(loss: Loss) -> bool:
+    """Whether gradients with smoothing are those of an envelope: of a loss of this package.
+
+    Few points refute no envelope that is false: kinks lie between them.
+    """
+    return not loss.believed()
+
+
 @dataclass(frozen=True)
 class PlainDescent(GroupedPass):
     """The point of one group of all persons: one pass of SGD, and nothing is left out.
@@ -140,8 +149,9 @@ class PlainDescent(GroupedPass):
         records: m.
 
     Raises:
-        ParameterError: a step above 2/beta, with the loss's own beta; or a clip below the loss's
-            own bound where clipped gradients need not be those of a convex function.
+        ParameterError: a step above 2/beta, with the loss's own beta; a clip below the loss's own
+            bound where clipped gradients need not be those of a convex function; or kinks whose
+            envelope nobody checked.
     """
 
     users: int
@@ -152,6 +162,9 @@ class PlainDescent(GroupedPass):
         beta = self.slopes.smoothness + self.ridge
         if not self.eta * beta <= 2:
             raise ParameterError("eta", self.eta, f"at most 2/beta = {2 / beta:.3g}")
+        if self.slopes.smoothing is not None and not envelope_known(self.slopes.loss):
+            allowed = "smooth, or a LinearLoss: of others nobody checked that steps do not expand"
+            raise ParameterError("loss", self.slopes.loss, f"{allowed}. Take another mean")
         if self.slopes.clip < self.slopes.loss.lipschitz(self.domain.radius):
             demand_convex(self.slopes.loss)
 

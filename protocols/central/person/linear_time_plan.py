@@ -8,6 +8,7 @@ import numpy as np
 
 from protocols.central.person.chained_mean import FAIL, ChainedMean
 from protocols.central.person.friendly import FriendlyMean
+from protocols.central.person.grouped_descent import envelope_known
 from protocols.optimisation.acceleration import envelope_error
 from protocols.optimisation.choices import Choices
 from protocols.optimisation.phases import halves
@@ -80,7 +81,9 @@ def planned(setting: Setting, choices: Choices) -> LinearTimePlan:
     kind, u = choices["mean"], choices.get("deviations", DEVIATIONS)
     one_of("mean", kind, MEANS, None)
     total, found = Gaussian.calibrated(privacy), {}
-    for each in MEANS if kind is None else (kind,):
+    proven = problem.smooth or envelope_known(problem.loss)
+    several = MEANS if proven else tuple(each for each in MEANS if each != "plain")
+    for each in several if kind is None else (kind,):
         mechanism = TestedGaussian.calibrated(privacy) if each == "friendly" else None
         tried = _group_counts(mechanism) if each != "plain" else [1]
         best: tuple[float, float, _Case] | None = None

@@ -7,23 +7,30 @@ import numpy as np
 import pytest
 
 from protocols import (
+    AcceleratedPhasedERM,
     CuratedPhases,
     ExponentialMechanism,
     Gibbs,
     Grouped,
+    Hinge,
     L2Ball,
     LinearTimePhasedSGD,
     Logistic,
     MeanEstimation,
     OneShotAverage,
     OutputPerturbation,
+    PanPrivateACSA,
     PhasedERM,
     PhasedSCO,
     Problem,
     SaddleERM,
+    ShuffleACSA,
     ShuffleGD,
+    ShuffleSGD,
     Softmax,
     Squared,
+    UserLevelACSA,
+    UserLevelGD,
 )
 from protocols.problems import Loss
 from shuffle_sim import ParameterError, Privacy, run
@@ -119,6 +126,40 @@ def test_it_is_said_where_privacy_takes_it_and_nowhere_else():
     ):
         assert loss.believed() == ()
     assert Grouped(Own(), 2).believed() != ()
+
+
+@dataclass(frozen=True)
+class Apart(Own):
+    """|theta - x|, a loss with a kink; what it computes with smoothing is the author's."""
+
+    def values(self, theta, rows):
+        return np.linalg.norm(rows - theta, axis=1)
+
+    def smoothness(self):
+        return None
+
+
+def test_a_pass_rests_on_no_envelope_that_nobody_checked():
+    """Steps along gradients of no envelope may expand, and the plain mean has no clip or test."""
+    plan = {"n": 5000, "privacy": USUAL}
+    problem, hinge = Problem(Apart(), L2Ball(2, 1.0)), Problem(Hinge(), L2Ball(2, 1.0))
+    with pytest.raises(ParameterError, match="nobody checked") as refused:
+        LinearTimePhasedSGD.calibrated(problem=problem, mean="plain", **plan)
+    assert "\n" not in str(refused.value)
+    assert "plain" not in LinearTimePhasedSGD.calibrated(problem=problem, **plan).choices["mean"]
+    assert "plain:" in LinearTimePhasedSGD.calibrated(problem=hinge, **plan).choices["mean"]
+
+
+def test_bounds_that_rest_on_a_loss_of_ones_own_say_so():
+    known, own = (Problem(loss, L2Ball(2, 1.0)) for loss in (MeanEstimation(), Own()))
+    for kind in (ShuffleGD, ShuffleSGD, ShuffleACSA, PanPrivateACSA, UserLevelGD, UserLevelACSA):
+        said = kind.calibrated(n=5000, problem=own, privacy=USUAL).assumes
+        assert "Own is convex, and what it states" in said
+        assert "convex" not in kind.calibrated(n=5000, problem=known, privacy=USUAL).assumes
+    said = AcceleratedPhasedERM.calibrated(n=3000, problem=own, privacy=USUAL, phases=1).assumes
+    assert "Own is convex" in said
+    privacy = LinearTimePhasedSGD.calibrated(n=200, problem=own, privacy=USUAL)
+    assert "Own" not in privacy.assumes  # there privacy rests on it, and says so
 
 
 @dataclass(frozen=True)
