@@ -101,7 +101,13 @@ class Calibrated(ABC):
             allowed = "finite: only algorithms that choose a clip by moments take an infinite one"
             raise ParameterError("norm_bound", problem.lipschitz, allowed)
         cls.demand_taken(choices)
-        made = make(setting, choices)
+        try:
+            made = make(setting, choices)
+        except ParameterError as error:
+            if error.parameter != "delta" or privacy.delta:
+                raise
+            fits = "OutputPerturbation and HeavyTailedERM, of a curator, serve 0 for records"
+            raise ParameterError("delta", 0.0, f"above 0 for {cls.__name__}; {fits}") from error
         # What is given and never asked for would be passed over in silence.
         for name in choices.unused:
             raise ParameterError(name, choices[name], "left out: nothing here is chosen by it")

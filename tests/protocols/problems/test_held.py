@@ -162,6 +162,13 @@ def test_bounds_that_rest_on_a_loss_of_ones_own_say_so():
     assert "Own" not in privacy.assumes  # there privacy rests on it, and says so
 
 
+@pytest.mark.parametrize("kind", [ShuffleGD, UserLevelGD, PhasedERM, LinearTimePhasedSGD])
+def test_delta_0_is_refused_by_a_line_that_says_what_fits(kind):
+    with pytest.raises(ParameterError, match=f"above 0 for {kind.__name__}; OutputPert") as refused:
+        kind.calibrated(n=5000, problem=Problem(Logistic(), L2Ball(2, 1.0)), privacy=PURE)
+    assert "\n" not in str(refused.value)
+
+
 @dataclass(frozen=True)
 class Shifted(Logistic):
     """Logistic loss less a constant."""
