@@ -1,6 +1,6 @@
 """The rates of Table 1 of Cheu et al. (2022), measured: excess loss against n, d and epsilon.
 
-    python examples/rates.py --out rates            (ten minutes of two cores: n, d and epsilon)
+    python examples/rates.py --out rates            (eight minutes of two cores: n, d and epsilon)
     python examples/rates.py --quick --out rates    (a minute: half a decade of n)
     python examples/rates.py --all --out rates      (an hour: all of n, and losses that people use)
 
