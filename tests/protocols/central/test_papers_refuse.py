@@ -34,10 +34,7 @@ REFUSED = [
     (lambda: asked("ObjectivePerturbation", p.Hinge(), PURE), "take mechanism output$"),
     (lambda: asked("ExponentialMechanism", p.Hinge(), PURE, WIDE, 0.0), "take mechanism output"),
     (lambda: asked("Gibbs", p.Hinge(), USUAL, WIDE, 0.0), "take mechanism output"),
-    (
-        lambda: asked("PhasedERM", p.Logistic(), PURE, records=8),
-        r"delta = 0\.0: must be .*\(0, 1\)",
-    ),
+    (lambda: asked("PhasedERM", p.Logistic(), PURE, records=8), r"delta = 0\.0: must be above 0"),
     (lambda: asked("AcceleratedPhasedERM", p.Logistic(), PURE, records=8), r"delta = 0\.0"),
     (lambda: asked("LinearTimePhasedSGD", p.Logistic(), PURE, records=8), r"delta = 0\.0: must be"),
     (lambda: asked("ShuffleACSA", p.Logistic(), PURE), r"delta = 0\.0"),

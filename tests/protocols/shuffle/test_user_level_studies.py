@@ -51,7 +51,7 @@ def test_the_extension_gains_from_records(study):
     are allowed. Without a gain it is 0. `python examples/persons.py extension` has more.
     """
     measure = partial(study.extension, "quadratic", "carried")
-    line = study.Line("quadratic", "m", -1.0, 600, study.decades(100), [], measure)
+    line = study.Line("quadratic", "m", -1.0, {"n": 600}, study.decades(100), [], measure)
     assert line.fit(4, quick=False).slope[0] == pytest.approx(-1, abs=0.4)
 
 
