@@ -36,8 +36,8 @@ PAPERS = {
     if part.split("\n")[0] in ALGORITHMS  # what follows are studies
 }
 CALLS = list(dict.fromkeys(row[1].strip("`") for rows in PAPERS.values() for row in rows if row[1]))
-PLANNED = 4000
-"""Calls of more users are planned, and not run."""
+LONG = [call for call in CALLS if 'center="removed"' in call]
+"""Calls whose run takes ten minutes."""
 
 
 SEEN = {

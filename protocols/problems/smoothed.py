@@ -1,9 +1,10 @@
 """Losses of linear models whose kinks are rounded off by the Moreau envelope in the margin."""
 
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from protocols.problems.linear_loss import LinearLoss
 from protocols.problems.losses import Hinge
@@ -84,3 +85,10 @@ class Smoothed(LinearLoss):
 
     def curvature(self) -> float:
         return self.curve
+
+    def pull(self) -> float:
+        # At t, c is a slope of phi at s = t - c/b, and -c t = -c s - c^2/b.
+        return self.loss.pull()
+
+    def check(self, rows: NDArray[Any], d: int) -> None:
+        self.loss.check(rows, d)

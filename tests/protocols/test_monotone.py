@@ -20,7 +20,7 @@ from monotone import (
     rises,
     states_a_bound,
 )
-from papers import CALLS, PLANNED, error, excess, kind_of, least, made, on_rows, records, value
+from papers import CALLS, LONG, error, excess, kind_of, least, made, on_rows, records, value
 
 from shuffle_sim import ParameterError, run
 from shuffle_sim.data.population import Unit
@@ -30,6 +30,7 @@ BASE = 30_000, 80, 1.0
 """n, m and epsilon of which one is varied."""
 MORE = (
     "p.Gibbs.calibrated(**many, problem=ridged, privacy=usual)",
+    "p.Gibbs.calibrated(**many, problem=p.Problem(p.Hinge(), ball), privacy=usual)",
     "p.UserLevelGD.calibrated(**some, problem=persons, privacy=usual, rounds=5)",
     "p.UserLevelACSA.calibrated(**some, problem=persons, privacy=usual)",
 )
@@ -94,14 +95,16 @@ def test_what_promises_nothing_says_so(name):
     assert bound_of(optimisers()[name], *BASE) in (None, math.inf)
 
 
+MEASURED = [call for call in OURS + PROMISED if "Sum" not in call and call not in LONG]
+"""The kind of a long one is in another call, too."""
+
+
 @pytest.mark.full
 @pytest.mark.filterwarnings("ignore::shuffle_sim.errors.WeakPrivacyWarning")
-@pytest.mark.parametrize("call", [call for call in OURS + PROMISED if "Sum" not in call])
+@pytest.mark.parametrize("call", MEASURED)
 def test_the_mean_excess_of_20_seeds_is_below_the_bound(call):
     """By four standard errors: bounds are of the expectation, and one is met to a tenth."""
     algorithm = made(call)
-    if algorithm.users > PLANNED:  # its kind is in another call, too
-        return
     found = excess(algorithm, 20, seen=on_rows(call))
     assert found.mean() - 4 * error(found) <= algorithm.bound < math.inf
 
@@ -135,8 +138,11 @@ def test_noise_that_was_drawn_bounds_the_excess_of_objective_perturbation():
 @pytest.mark.full
 def test_a_bound_that_is_too_small_would_be_found():
     call = next(call for call in OURS if kind_of(call) == "ObjectivePerturbation")
-    found = excess(made(call), 100, seen=True)
-    assert found.mean() - 4 * error(found) > made(call).bound / 3
+    found = excess(made(call), 2000, seen=True)
+    assert found.mean() - 4 * error(found) > made(call).bound / 2
+    # What docs/theory/papers.md says of so many seeds; 20 have 1.18 of the bound.
+    assert found.mean() + error(found) < made(call).bound
+    assert found.mean() / made(call).bound == pytest.approx(0.81, abs=0.01)
 
 
 @pytest.mark.full

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from papers import ALGORITHMS, CALLS, NAMES, PAPERS, PLANNED, asked, records
+from papers import ALGORITHMS, CALLS, LONG, NAMES, PAPERS, asked, records
 
 from shuffle_sim import run
 from shuffle_sim.privacy.bounds.paper import PrintedCost
@@ -53,15 +53,16 @@ def rows_for(algorithm: Any) -> Any:
     return asked(algorithm, records(algorithm, n * problem.records))
 
 
+RUN = [pytest.param(call, marks=pytest.mark.slow if call in LONG else ()) for call in CALLS]
+
+
 @pytest.mark.full
 @pytest.mark.filterwarnings("ignore::shuffle_sim.errors.WeakPrivacyWarning")
-@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("call", RUN)
 def test_every_call_of_the_table_runs(call):
     algorithm = eval(call, NAMES)
     if isinstance(algorithm, PrintedCost):  # what no run could send
         assert algorithm.bits > 1e18
-        return
-    if algorithm.users > PLANNED:
         return
     result = run(algorithm, rows_for(algorithm), seed=1)
     assert np.isfinite(result.value).all()

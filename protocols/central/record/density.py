@@ -6,7 +6,7 @@ pure privacy. Docs: theory, Output perturbation, "Gibbs mechanism".
 
 import math
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any, ClassVar
 
@@ -25,8 +25,10 @@ from protocols.erm.smooth import ERM
 from protocols.erm.solver import certify
 from protocols.erm.solver.minimise import SOLVERS
 from protocols.problems.domains import Box, Domain, L2Ball, RealSpace
+from protocols.problems.linear_loss import LinearLoss
 from protocols.problems.loss import refuse_rows
 from protocols.problems.problem import Problem
+from protocols.problems.smoothed import Smoothed
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError, real
 from shuffle_sim.privacy.events import GaussianPairEvent, PrivacyEvent, RangeEvent
@@ -40,6 +42,8 @@ _ROUNDINGS = 1 - 1e-6
 """Of k, for sums of 10^8 rows in doubles."""
 HOPELESS = 300.0
 """c B^2/(2 ridge), minus the logarithm of the acceptance at worst, beyond which it is refused."""
+ENVELOPE = 100.0
+"""The same of an envelope of kinks that is chosen: most rows seldom touch its ramps at once."""
 
 
 @dataclass(frozen=True)
@@ -245,7 +249,7 @@ def demand_fast(risk: Risk) -> Risk:
         ParameterError: kinks, a loss of unbounded slope, or a ridge that is too small.
     """
     if not math.isfinite(risk.smoothness):
-        allowed = "smooth: with kinks a draw may take for ever; take mechanism output"
+        allowed = "smooth: with kinks a draw may take for ever; take output, or Gibbs if linear"
         raise ParameterError("loss", risk.loss, allowed)
     _demand_slope(risk)
     if risk.smoothness / (2 * risk.strong_convexity) > HOPELESS:
@@ -253,6 +257,23 @@ def demand_fast(risk: Risk) -> Risk:
         allowed = f"at least {least:.3g}: below, a draw may take for ever"
         raise ParameterError("ridge", risk.ridge, allowed)
     return risk
+
+
+def enveloped(problem: Problem, ridge: float, smoothing: float | None) -> tuple[Problem, float]:
+    """The problem whose density can be drawn from, and how far below the loss it lies at most.
+
+    For kinks it is that of the Moreau envelope; without a given beta of the largest that is fast.
+
+    Raises:
+        ParameterError: an envelope of a loss that has none, or needs none.
+    """
+    loss = problem.loss
+    if smoothing is None and (loss.smoothness() is not None or not isinstance(loss, LinearLoss)):
+        return problem, 0.0
+    beta = smoothing or 2 * ENVELOPE * (ridge + loss.strong_convexity())
+    # |slope|^2/(2 beta) at every point: the prox moves by slope/beta.
+    below = loss.lipschitz(math.inf) ** 2 / (2 * beta)
+    return replace(problem, loss=Smoothed.of(loss, beta)), below
 
 
 def unbounded(problem: Problem, ridge: float) -> Risk:

@@ -19,6 +19,7 @@ from protocols.central.record.density import (
     Utility,
     demand_digits,
     demand_fast,
+    enveloped,
     unbounded,
 )
 from protocols.central.record.minimum import OneRelease, demand_case, shown
@@ -40,29 +41,40 @@ class Gibbs(OneRelease):
 
     Rows are those of the problem's loss; the result is theta, shape (d,). Formal guarantee: that of
     a Gaussian pair with mu = 2 L sqrt(k/lambda)/n. A domain of the problem is passed over: the draw
-    is from R^d, where no data make it slow. Its time still depends on the data.
+    is from R^d, where no data make it slow. Its time still depends on the data. A linear model's
+    loss with kinks gives way to its Moreau envelope, which is nowhere steeper.
 
     Attributes:
-        bound: d/k, proven, of the expected excess; and the ridge's part where it was added.
+        smoothing: beta of the envelope; None: the loss itself.
+        bound: d/k, proven, of the expected excess; and the parts of an envelope and an added ridge.
     """
 
-    takes = ("ridge",)
-    """In place of the problem's."""
+    takes = ("ridge", "smoothing")
+    """In place of the problem's; beta of the envelope of a loss with kinks."""
     mechanism: Density
     _function: ClassVar[type[Potential]] = Potential
     assumptions = ("the time of the draw is not observed: it depends on the data",)
 
-    def __init__(self, *, n: int, problem: Problem, privacy: Privacy, ridge: float) -> None:
+    def __init__(
+        self,
+        *,
+        n: int,
+        problem: Problem,
+        privacy: Privacy,
+        ridge: float,
+        smoothing: float | None = None,
+    ) -> None:
         """With a ridge; `calibrated` chooses it where the problem has none.
 
         Raises:
             ParameterError: naming the parameter, its value and what is allowed.
         """
         self.n, self.problem, self.privacy = demand_case(n, privacy), problem, privacy
-        self.risk = self._risk(problem, ridge, self.n, privacy)
+        self.risk, below = self._risk(problem, ridge, smoothing, self.n, privacy)
         self.statistic = self._function(self.risk, self.n)
         self.mechanism = self._draw(privacy)
-        self.bound = self._bound(problem, self.risk, self.n, self.mechanism)
+        self.bound = self._bound(problem, self.risk, below, self.n, self.mechanism)
+        self.smoothing = self.risk.smoothness if below else None
         self.choices = {"ridge": "given"}
 
     @classmethod
@@ -70,8 +82,9 @@ class Gibbs(OneRelease):
         """The ridge of the problem, or the one of the least proven bound where it has none."""
         n, problem, privacy = setting.n, setting.problem, setting.privacy
         kept = OutputPerturbation.kept_ridge(problem, choices["ridge"])
+        common = {"n": n, "problem": problem, "privacy": privacy, "smoothing": choices["smoothing"]}
         if kept is not None:
-            return cls(n=n, problem=problem, privacy=privacy, ridge=kept)
+            return cls(ridge=kept, **common)
         mechanism = cls._draw(privacy)
         # From the least ridge that `demand_fast` takes; 1e-9 keeps the first one above it. A loss
         # without curvature takes any ridge, and one with kinks is refused there.
@@ -79,28 +92,27 @@ class Gibbs(OneRelease):
         tried = np.geomspace(least_ridge or 1e-8, 1e3, 121).tolist()
 
         def bound(ridge: float) -> float | None:
-            risk = cls._possible(problem, ridge, n, privacy)
-            return None if risk is None else cls._bound(problem, risk, n, mechanism)
+            try:
+                found = cls._risk(problem, ridge, choices["smoothing"], n, privacy)
+            except ParameterError as error:
+                if error.parameter in ("ridge", "domain"):
+                    return None
+                raise
+            return cls._bound(problem, *found, n, mechanism)
 
         slow = ParameterError("ridge", None, "given: no ridge makes the draw fast")
         _, (best,) = least(bound, tried, otherwise=slow)
-        made = cls(n=n, problem=problem, privacy=privacy, ridge=best)
+        made = cls(ridge=best, **common)
         made.choices = {"ridge": f"{shown(best)}: least proven bound"}
         return made
 
     @classmethod
-    def _possible(cls, problem: Problem, ridge: float, n: int, privacy: Privacy) -> Risk | None:
-        try:
-            return cls._risk(problem, ridge, n, privacy)
-        except ParameterError as error:
-            if error.parameter in ("ridge", "domain"):
-                return None
-            raise
-
-    @classmethod
-    def _risk(cls, problem: Problem, ridge: float, n: int, privacy: Privacy) -> Risk:
-        """What is drawn from, if that ends in time whatever the rows."""
-        return unbounded(problem, ridge)
+    def _risk(
+        cls, problem: Problem, ridge: float, smoothing: float | None, n: int, privacy: Privacy
+    ) -> tuple[Risk, float]:
+        """What is drawn from, if that ends in time; how far below the loss it lies at most."""
+        drawn, below = enveloped(problem, ridge, smoothing)
+        return unbounded(drawn, ridge), below
 
     @classmethod
     def _draw(cls, privacy: Privacy) -> Density:
@@ -116,13 +128,15 @@ class Gibbs(OneRelease):
         demand_digits(self.risk, rows)
 
     @classmethod
-    def _bound(cls, problem: Problem, risk: Risk, n: int, mechanism: Density) -> float:
+    def _bound(
+        cls, problem: Problem, risk: Risk, below: float, n: int, mechanism: Density
+    ) -> float:
         sensitivity = cls._function(risk, n).sensitivity.value
         k = mechanism.sharpness(risk.strong_convexity, sensitivity)
         more = risk.ridge - problem.ridge
         # d/k over the best point, by the divergence of (w - w*) e^(-kF); the added ridge at the
         # border.
-        return risk.d / k + (more * problem.domain.radius**2 / 2 if more > 0 else 0.0)
+        return risk.d / k + below + (more * problem.domain.radius**2 / 2 if more > 0 else 0.0)
 
 
 class ExponentialMechanism(Gibbs):
@@ -130,7 +144,7 @@ class ExponentialMechanism(Gibbs):
 
     Algorithm 9 of Lowy and Razaviyayn (2021). Formal guarantee: (epsilon, 0), as F - F' has a range
     of at most epsilon/k on the domain. The bound is d/k. Up to three parameters in a ball or a box
-    need no ridge, and the loss may have kinks; more need a ridge and a smooth loss.
+    need no ridge, and the loss may have kinks; more need a ridge, and an envelope for kinks.
     """
 
     _function = Utility
@@ -148,15 +162,19 @@ class ExponentialMechanism(Gibbs):
         return ExponentialDraw(positive("epsilon", privacy.epsilon))
 
     @classmethod
-    def _risk(cls, problem: Problem, ridge: float, n: int, privacy: Privacy) -> Risk:
+    def _risk(
+        cls, problem: Problem, ridge: float, smoothing: float | None, n: int, privacy: Privacy
+    ) -> tuple[Risk, float]:
         real("ridge", ridge, 0.0, math.inf, closed=(True, False))
+        few = problem.d <= MOST_PARAMETERS and smoothing is None  # no box needs an envelope
+        drawn, below = (problem, 0.0) if few else enveloped(problem, ridge, smoothing)
         try:
-            return cls._curved(problem, ridge, n, privacy)
+            return cls._curved(drawn, ridge, n, privacy), below
         except ParameterError:
-            if problem.d > MOST_PARAMETERS:
+            if not few:
                 raise
             demand_gentle(n * privacy.epsilon, problem.d)
-            return FlatRisk.of(problem, ridge)
+            return FlatRisk.of(problem, ridge), 0.0
 
     @classmethod
     def _curved(cls, problem: Problem, ridge: float, n: int, privacy: Privacy) -> Risk:

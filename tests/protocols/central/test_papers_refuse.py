@@ -33,7 +33,7 @@ REFUSED = [
     (lambda: asked("AcceleratedPhasedERM", Concave(), USUAL, records=8), "must be convex"),
     (lambda: asked("ObjectivePerturbation", p.Hinge(), PURE), "take mechanism output$"),
     (lambda: asked("ExponentialMechanism", p.Hinge(), PURE, WIDE, 0.0), "take mechanism output"),
-    (lambda: asked("Gibbs", p.Hinge(), USUAL, WIDE, 0.0), "take mechanism output"),
+    (lambda: asked("LocalisedExponential", p.Hinge(), PURE, WIDE, 0.0), "Gibbs if linear"),
     (lambda: asked("PhasedERM", p.Logistic(), PURE, records=8), r"delta = 0\.0: must be above 0"),
     (lambda: asked("AcceleratedPhasedERM", p.Logistic(), PURE, records=8), r"delta = 0\.0"),
     (lambda: asked("LinearTimePhasedSGD", p.Logistic(), PURE, records=8), r"delta = 0\.0: must be"),

@@ -18,6 +18,7 @@ from protocols import (
     Hinge,
     Huber,
     L2Ball,
+    LocalisedExponential,
     Logistic,
     ObjectivePerturbation,
     OutputPerturbation,
@@ -36,6 +37,7 @@ from protocols.erm.tilted import TiltedRisk
 from protocols.problems import Linear, MeanEstimation, Softmax
 from protocols.problems.multiclass import OneVsRestHinge
 from shuffle_sim import ParameterError, Privacy, run
+from shuffle_sim.arrays import dense
 from shuffle_sim.privacy.bounds import gaussian, objective, paper
 
 PURE, APPROXIMATE = Privacy(1.0), Privacy(1.0, 1e-6)
@@ -203,20 +205,53 @@ def test_integer_noise_is_on_a_grid_and_for_the_promised_shift(privacy):
 
 
 @pytest.mark.full
-def test_a_gibbs_draw_has_its_exact_law():
-    """In d = 1 against quadrature; a sharpness that is 4 times too large is caught."""
+@pytest.mark.parametrize("loss", [Logistic(), Hinge(), Absolute(labels=1.0)])
+def test_a_gibbs_draw_has_its_exact_law(loss):
+    """In d = 1 against quadrature; a sharpness that is 4 times too large is caught.
+
+    With kinks it is the law of the envelope, by the function that is drawn from.
+    """
     rows, ridge, n = rows_of(60, 1, 3), 0.3, 60
-    problem = Problem(Logistic(), RealSpace(1), ridge)
+    problem = Problem(loss, RealSpace(1), ridge)
     made = Gibbs.calibrated(n=n, problem=problem, privacy=APPROXIMATE)
     draws = released(made, rows, 600)[:, 0]
     mu = gaussian.mu_of(1.0, 1e-6)
     k = ridge * (mu * n / 2) ** 2
-    assert made.bound == pytest.approx(1 / k)
+    below = 1 / (2 * made.smoothing) if made.smoothing else 0.0
+    assert made.bound == pytest.approx(1 / k + below)
     grid = np.linspace(-6, 6, 4001)
     energy = np.array([made.risk.objective(rows).value(np.array([w])) for w in grid])
     p_value = partial(law_p_value, draws, grid, energy)
     assert p_value(k) > 1e-6
     assert p_value(4 * k) < 1e-6
+
+
+@pytest.mark.parametrize("loss", [Hinge(), Pinball(1.0, labels=1.0, quantile=0.9)])
+@pytest.mark.parametrize("kind", [Gibbs, ExponentialMechanism])
+def test_kinks_of_many_parameters_are_drawn_from_by_an_envelope(kind, loss):
+    """Its slopes are those of the loss at most, and it is below it by as much as the bound says.
+
+    Without that part the bound of a wide envelope is false.
+    """
+    pure = PURE if kind is ExponentialMechanism else APPROXIMATE
+    problem, rows = Problem(loss, L2Ball(5, 9.0), 0.2), rows_of(3000, 5)
+    made = kind.calibrated(n=3000, problem=problem, privacy=pure)
+    wide = kind.calibrated(n=3000, problem=problem, privacy=pure, smoothing=0.2)
+    assert (made.smoothing, wide.smoothing) == pytest.approx((40.0, 0.2))
+    points = np.random.default_rng(0).normal(size=(20, 5))
+    best = problem.risk(minimiser(Risk.of(problem), rows, 1e-4), rows)
+    for each in (made, wide):
+        smooth = each.risk.loss
+        below = loss.lipschitz(1.0) ** 2 / (2 * each.smoothing)
+        for point in points:
+            gaps = loss.values(point, rows) - smooth.values(point, rows)
+            assert gaps.min() >= -1e-12
+            assert gaps.max() <= below * (1 + 1e-9)
+            slopes = np.linalg.norm(dense(smooth.gradients(point, rows)), axis=1)
+            assert slopes.max() <= loss.lipschitz(1.0) * (1 + 1e-9)
+        excess = np.mean([problem.risk(w, rows) for w in released(each, rows, 20)]) - best
+        assert excess < each.bound
+        assert (excess > each.bound - below) == (each is wide)
 
 
 def test_the_exponential_mechanism_stays_in_its_ball():
@@ -338,6 +373,8 @@ def test_the_printed_shift_of_algorithm_8_is_not_private():
         (ObjectivePerturbation, Problem(Logistic(), RealSpace(3), 0.05)),
         (Gibbs, Problem(Logistic(), RealSpace(3), 0.05)),
         (Gibbs, Problem(Logistic(), L2Ball(3, 2.0))),
+        (Gibbs, Problem(Hinge(), RealSpace(3), 0.05)),
+        (Gibbs, Problem(Hinge(), L2Ball(3, 2.0))),
     ],
 )
 def test_the_measured_excess_is_below_the_proven_bound(kind, problem):
@@ -432,7 +469,9 @@ def test_rates_are_those_of_the_theorems():
         (ObjectivePerturbation, {"loss": Huber(labels=1.0)}, "loss"),
         (ObjectivePerturbation, {"n": 1}, "ridge"),
         (Gibbs, {"privacy": PURE}, "delta"),
-        (Gibbs, {"loss": Hinge(), "privacy": APPROXIMATE}, "loss"),
+        (Gibbs, {"smoothing": 1.0, "privacy": APPROXIMATE}, "loss"),
+        (Gibbs, {"loss": Hinge(), "smoothing": 1e4, "privacy": APPROXIMATE}, "ridge"),
+        (LocalisedExponential, {"loss": Hinge()}, "loss"),
         (Gibbs, {"loss": Squared(labels=1.0), "privacy": APPROXIMATE}, "loss"),
         (Gibbs, {"ridge": 1e-6, "privacy": APPROXIMATE}, "ridge"),
         (ExponentialMechanism, {}, "domain"),
