@@ -52,7 +52,7 @@ _CHOSEN_BY_COMPARE = dict.fromkeys(
 _OF_MESSAGES = dict.fromkeys(
     (*_CHOICES, "select_fraction", "rounds", *("noise_ratio", "max_bits", "encoding", "rotation"))
 ) | {"fidelity": None, "honest_fraction": 1.0, "security": "none"}
-del _OF_MESSAGES["select"], _OF_MESSAGES["phases"]
+del _OF_MESSAGES["select"], _OF_MESSAGES["phases"], _OF_MESSAGES["smoothing"]
 """Options without a use there, by what they are where nobody gives them."""
 _OF_CURATORS = {
     "tilt": "given with --trust central --mechanism tilted-erm",
@@ -323,8 +323,6 @@ def _central(
         allowed = "bound with --trust central: a curator's algorithms rest on proven bounds"
         raise ParameterError("choose", trainer.choose, allowed)
     own = _of_mechanism(asked)
-    if asked.phases is not None:
-        own["phases"] = asked.phases
     if own and (select or mechanism == GRADIENT):
         allowed = "left out with --select and with --mechanism gradient"
         name, value = next(iter(own.items()))
@@ -345,6 +343,7 @@ def _central(
 
 
 def _of_mechanism(asked: OptimiserOptions) -> dict[str, Any]:
-    """What was given for a single mechanism, by its own names."""
+    """What was given for some mechanisms alone, by their own names."""
     given = {own: getattr(asked, option) for option, own in _OF_MECHANISMS.items()}
+    given |= {"phases": asked.phases, "smoothing": asked.smoothing}
     return {own: value for own, value in given.items() if value is not None}
