@@ -27,6 +27,12 @@ class Loss(ABC):
     True where the gradient is a monotone function along one line; not so for several classes.
     """
 
+    has_envelope: ClassVar[bool] = False
+    """Whether a loss with kinks, which no clip keeps convex, gives the gradients of its envelope.
+
+    Those with `smoothing`, for rows of any length: it is then scaled for heavy tails.
+    """
+
     @property
     def vocabulary(self) -> tuple[type, ...]:
         """The classes that a broadcast of the loss holds: its own, and those of losses in it."""

@@ -152,6 +152,8 @@ class Softmax(MultiClass):
 class OneVsRestHinge(MultiClass):
     """sum_k max(0, 1 - y_k scores_k), with y_k = 1 for the class and -1 for the rest."""
 
+    has_envelope: ClassVar[bool] = True
+
     def value(self, scores: Floats, chosen: Marks) -> Floats:
         return np.asarray(Hinge().value(scores, _signs(chosen)).sum(axis=1))
 
@@ -169,6 +171,9 @@ class OneVsRestHinge(MultiClass):
 
     def smoothness(self) -> float | None:
         return None
+
+    def reach_norms(self, rows: Floats, radius: float) -> Floats:
+        return np.asarray(math.sqrt(self.classes) * np.hypot.reduce(rows[:, :-1], axis=1))
 
 
 def _signs(chosen: Marks) -> Floats:

@@ -43,9 +43,11 @@ class Smoothed(LinearLoss):
             ParameterError: no loss of a linear model with kinks, or no bound of its features.
         """
         if not isinstance(loss, LinearLoss) or loss.smoothness() is not None:
-            raise ParameterError(
-                "loss", loss, "a LinearLoss with kinks: others have no envelope here"
+            allowed = (
+                "a LinearLoss with kinks: no other has an envelope of values. Take output, or of "
+                "persons AcceleratedPhasedERM"
             )
+            raise ParameterError("loss", loss, allowed)
         if not loss.features < np.inf:
             raise ParameterError("features", loss.features, "finite for an envelope")
         return cls(loss.features, loss, positive("smoothing", beta) / loss.features**2)

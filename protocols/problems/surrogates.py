@@ -6,31 +6,28 @@ the gradient of a convex function (docs: theory, Heavy tails). Losses declare it
 (`Loss.clipping_is_convex`); for others clipping is no gradient field.
 
 A convex function times a number is convex, so scaling needs no gradient along one line. The number
-rests on a bound of the row's gradients. `Softmax` has a proven one; that of any other loss is
-computed from its values, by convexity alone.
+rests on a bound of the row's gradients (`row_slopes`). With kinks the Moreau envelope is scaled.
 """
 
 import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from protocols.problems.linear_loss import LinearLoss
 from protocols.problems.loss import Loss
 from protocols.problems.losses import MeanEstimation
-from protocols.problems.multiclass import Softmax
 from protocols.problems.public_rows import public_rows
+from protocols.problems.row_slopes import PROVEN, bounded, row_slopes
 from shuffle_sim.arrays import Floats, Scaled, Values, dense, lengths
 from shuffle_sim.errors import ParameterError, positive
 
-LARGEST = 1e100
-"""Longer rows are shortened to it, so that no square overflows."""
 WIDTH = 4.0
 """kappa = 4 beta/C^2 at least, where phases are planned: the bias is 1.072 times as large."""
 STATED = "convex, and as smooth as it states: its author says so"
-_FAR = 1024.0
-_ROUNDING = 1e-9
+STATED_ENVELOPE = (
+    "convex, and its gradients with smoothing those of its envelope: its author says so"
+)
 
 
 @dataclass(frozen=True)
@@ -74,7 +71,7 @@ class Clipped:
             return self._scaled(loss, points, rows)
         known, rows = np.isfinite(rows).all(axis=1), bounded(rows)
         with np.errstate(over="ignore", invalid="ignore"):
-            found = self._raw(points, rows)
+            found = self._raw(points, rows, self.smoothing)
             norms = np.hypot.reduce(found, axis=1)
         known &= np.isfinite(norms)
         factors = np.where(known, self.clip / np.maximum(norms, self.clip), 0.0)
@@ -106,13 +103,13 @@ class Clipped:
         # sum.
         return Scaled(x, np.where(np.isnan(factors), 0.0, factors), norms * norms)
 
-    def _raw(self, points: Floats, rows: Floats) -> Floats:
+    def _raw(self, points: Floats, rows: Floats, smoothing: float | None) -> Floats:
         if points.ndim == 1:
-            return dense(self.loss.gradients(points, rows, self.smoothing))
-        if self.smoothing is None:
+            return dense(self.loss.gradients(points, rows, smoothing))
+        if smoothing is None:
             return dense(self.loss.gradients_at(points, rows))
         pairs = zip(points, rows, strict=True)
-        found = [self.loss.gradients(point, row[None], self.smoothing) for point, row in pairs]
+        found = [self.loss.gradients(point, row[None], smoothing) for point, row in pairs]
         return np.concatenate([dense(each) for each in found])
 
 
@@ -152,37 +149,23 @@ def demand_convex(loss: Loss) -> None:
         raise ParameterError("loss", type(loss).__name__, allowed)
 
 
-def bounded(rows: Floats) -> Floats:
-    """The rows; those that are not finite become 0, and long ones are shortened to LARGEST.
-
-    Each row is changed by itself, so neighbours stay neighbours.
-    """
-    rows = np.asarray(rows, np.float64)
-    if np.abs(rows).max(initial=0.0) <= LARGEST / math.sqrt(rows.shape[1]):  # False for NaN
-        return rows
-    kept = np.where(np.isfinite(rows).all(axis=1, keepdims=True), rows, 0.0)
-    # The length of several numbers of 10^308 is no double.
-    kept = np.clip(kept, -1e300, 1e300)
-    norms = np.hypot.reduce(kept, axis=1, keepdims=True)
-    return np.asarray(kept * (LARGEST / np.maximum(norms, LARGEST)))
-
-
 @dataclass(frozen=True)
 class ScaledSurrogate(Clipped):
     """h = s f, s = min(1, clip/slope, beta/beta(z)): convex, clip-Lipschitz and beta-smooth.
 
-    f - h is Lipschitz with constant (1 - s) times the row's slope (`row_slopes`). Rows that are not
-    finite, or whose values refute convexity where they are asked, have h = 0. Gradients are
-    clipped, too: where f is convex, the clip is never met.
+    With kinks h = s f_beta, s = min(1, clip/slope), of the envelope, which is beta-smooth for any
+    row. f - h is Lipschitz with constant (1 - s) times the row's slope (`row_slopes`), the envelope
+    apart. Rows that are not finite, or whose values refute convexity where they are asked, have
+    h = 0. Gradients are clipped, too: where f is convex, the clip is never met.
 
     Attributes:
-        loss: f, convex over R^d; it states `row_smoothness`.
+        loss: f, convex over R^d; it states `row_smoothness`, or has an envelope.
         clip: C.
         smoothing: beta; given.
         radius: of a ball around 0 that contains the domain.
 
     Raises:
-        ParameterError: the loss states no smoothness of a row, or a number is out of range.
+        ParameterError: the loss states neither, or a number is out of range.
     """
 
     radius: float = 1.0
@@ -196,9 +179,10 @@ class ScaledSurrogate(Clipped):
 
     def each(self, points: Floats, rows: Floats) -> Floats:
         known, rows = np.isfinite(rows).all(axis=1), bounded(rows)
-        asked = self.loss.gradients if points.ndim == 1 else self.loss.gradients_at
+        smoothing = self.smoothing if self.loss.has_envelope else None
         with np.errstate(over="ignore", invalid="ignore"):
-            found = dense(asked(points, rows)) * self.factors(points.shape[-1], rows)[:, None]
+            found = self._raw(points, rows, smoothing)
+            found = found * self.factors(points.shape[-1], rows)[:, None]
             norms = np.hypot.reduce(found, axis=1)
         known &= np.isfinite(norms)
         factors = self.clip / np.maximum(np.where(known, norms, 0.0), self.clip)
@@ -208,8 +192,10 @@ class ScaledSurrogate(Clipped):
         """s of each row, (users,); 0 where there is no bound."""
         assert self.smoothing is not None
         slopes = row_slopes(self.loss, d, rows, self.radius)
-        bends = np.asarray(self.loss.row_smoothness(rows), np.float64)
         factors = self.clip / np.maximum(slopes, self.clip)
+        if self.loss.has_envelope:
+            return np.where(np.isfinite(slopes), factors, 0.0)
+        bends = np.asarray(self.loss.row_smoothness(rows), np.float64)
         factors = np.minimum(factors, self.smoothing / np.maximum(bends, self.smoothing))
         return np.where(np.isfinite(slopes) & np.isfinite(bends), factors, 0.0)
 
@@ -217,57 +203,16 @@ class ScaledSurrogate(Clipped):
 def row_norms(loss: Loss, d: int, rows: Floats, radius: float) -> Floats:
     """A(z), (users,): what the moments are of, by which phases are planned.
 
-    Of a clipped loss the largest gradient. Of a scaled one max(slope, 2 sqrt(beta(z))); that of
-    `Softmax` is sqrt(2) ||x|| by both.
+    Of a loss that is clipped, or has an envelope, the largest gradient. Of others max(slope,
+    2 sqrt(beta(z))); that of `Softmax` is sqrt(2) ||x|| by both.
     """
     if clips_to_convex(loss):
         return loss.reach_norms(rows, radius)
     rows = bounded(rows)
+    if loss.has_envelope:
+        return row_slopes(loss, d, rows, radius)
     bends = np.asarray(loss.row_smoothness(rows), np.float64)
     return np.asarray(np.maximum(row_slopes(loss, d, rows, radius), 2 * np.sqrt(bends)))
-
-
-def row_slopes(loss: Loss, d: int, rows: Floats, radius: float) -> Floats:
-    """No gradient of a row is longer where ||theta|| <= radius, (users,).
-
-    That of `Softmax` is proven. Of another loss f it is sqrt(sum_j a_j^2), by convexity alone:
-    with M the largest value at the points +-2 sqrt(d) r e_j, and m = f(0) - r ||grad f(0)||,
-
-        a_j = max over signs of (M + f(+-L e_j) - 2 m)/L   for any L > 0.
-
-    Infinite where values refute convexity, or are no numbers. It takes 4 d + 1 values of a row.
-    """
-    if type(loss) is Softmax:
-        return loss.reach_norms(rows, radius)
-    # ||2 w||_1 <= 2 sqrt(d) r: the cross-polytope with these corners holds 2 w.
-    near, origin = 2 * math.sqrt(d) * radius, np.zeros(d)
-    with np.errstate(over="ignore", invalid="ignore"):
-        slopes = dense(loss.gradients(origin, rows))
-        middle = np.asarray(loss.values(origin, rows), np.float64)
-        # The tangent at 0 is below f on the ball, and this is its least value there.
-        low = middle - radius * np.hypot.reduce(slopes, axis=1)
-
-        def at(length: float) -> Floats:  # (2, d, users)
-            points = [[s * length * e for e in np.eye(d)] for s in (1, -1)]
-            return np.array([[loss.values(point, rows) for point in line] for line in points])
-
-        def convex(length: float, values: Floats) -> NDArray[np.bool_]:  # (users,): not refuted
-            rises = length * np.stack([slopes.T, -slopes.T])
-            sizes = np.abs(values) + np.abs(middle) + np.abs(rises)
-            held: NDArray[np.bool_] = values - middle - rises >= -_ROUNDING * sizes
-            return np.asarray(held.all(axis=(0, 1)))
-
-        # Any L > 0 bounds; the far one leaves 1/1024 of M - 2 m in a loss that grows linearly.
-        inner, outer = at(near), at(_FAR * near)
-        top = inner.max(axis=(0, 1))
-        held = convex(near, inner) & convex(_FAR * near, outer)
-        steep = [
-            (np.abs(top + values - 2 * low)
-             + _ROUNDING * (np.abs(top) + np.abs(values) + 2 * np.abs(low))).max(axis=0) / length
-            for length, values in ((near, inner), (_FAR * near, outer))
-        ]  # fmt: skip
-        norms = np.hypot.reduce(np.minimum(*steep), axis=0)
-    return np.where(held & np.isfinite(norms), norms, math.inf)
 
 
 def surrogate_of(
@@ -289,11 +234,12 @@ def demand_surrogate(loss: Loss, d: int | None = None) -> None:
     Raises:
         ParameterError: saying what would do.
     """
-    if clips_to_convex(loss):
+    if clips_to_convex(loss) or loss.has_envelope:
         return
     allowed = (
-        "one that declares clipping_is_convex (a LinearLoss or MeanEstimation), or states a finite "
-        "row_smoothness, as Softmax does. For others take PureSGD, or ExponentialGrid (d <= 2)"
+        "one that declares clipping_is_convex (a LinearLoss or MeanEstimation) or has_envelope, or "
+        "states a finite row_smoothness, as Softmax does. Else take PureSGD, or ExponentialGrid (d "
+        "<= 2)"
     )
     if type(loss).row_smoothness is Loss.row_smoothness:
         raise ParameterError("loss", type(loss).__name__, allowed)
@@ -309,14 +255,19 @@ def stated(loss: Loss) -> tuple[str, ...]:
     A false smoothness can end a run in an error, which depends on rows. Convexity is refuted where
     values do, and else believed. Losses that are clipped are held to theirs by `Loss.verify`.
     """
-    if clips_to_convex(loss) or type(loss) is Softmax:
+    if clips_to_convex(loss) or type(loss) in PROVEN:
         return ()
-    return (f"{type(loss).__name__} is {STATED}",)
+    return (f"{type(loss).__name__} is {STATED_ENVELOPE if loss.has_envelope else STATED}",)
+
+
+def scaled_by_bends(loss: Loss) -> bool:
+    """Whether a row's number rests on its smoothness, too: no clip and no envelope."""
+    return not (clips_to_convex(loss) or loss.has_envelope)
 
 
 def least_smoothing(loss: Loss, clip: float) -> float:
-    """beta from which on `bias_factor` is `widening(WIDTH)` at most; 0 for a clipped loss."""
-    return 0.0 if clips_to_convex(loss) else WIDTH * clip**2 / 4
+    """beta from which on `bias_factor` is `widening(WIDTH)` at most; 0 where none is needed."""
+    return WIDTH * clip**2 / 4 if scaled_by_bends(loss) else 0.0
 
 
 def widening(kappa: float) -> float:
@@ -329,11 +280,11 @@ def widening(kappa: float) -> float:
 
 
 def bias_factor(loss: Loss, clip: float, smoothing: float | None) -> float:
-    """The bias of a surrogate over the bound of E (A - clip)_+ at most: 1 for a clipped loss.
+    """The bias of a surrogate over the bound of E (A - clip)_+ at most; infinite without a proof.
 
-    Infinite where beta is too small for a proof.
+    1 of a clipped loss and of an envelope: (1 - s) A = (A - clip)_+.
     """
-    if clips_to_convex(loss):
+    if not scaled_by_bends(loss):
         return 1.0
     kappa = 0.0 if smoothing is None else 4 * smoothing / clip**2
     return widening(kappa) if kappa >= 1 else math.inf

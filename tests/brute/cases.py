@@ -274,7 +274,7 @@ FAR = L2Ball(6, 1e5)
 POINTS = Problem(MeanEstimation(math.inf), L2Ball(2, 1.0), norm_bound=1.0)
 JOINT = tuple(
     {"problem": Problem(loss, L2Ball(6, 1.0), norm_bound=math.inf)}
-    for loss in (Several(3, math.inf), Softmax(3, math.inf))
+    for loss in (Several(3, math.inf), Softmax(3, math.inf), OneVsRestHinge(3, math.inf))
 )
 VANISHING = {"given": ({"problem": Problem(Squared(), L2Ball(2, 1.0), norm_bound=1e-12)},)}
 SMALLER = {"mean": (lambda mean: mean.within(mean.norm_bound / 100),)}

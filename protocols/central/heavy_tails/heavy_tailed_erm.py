@@ -45,6 +45,7 @@ from protocols.problems.surrogates import (
     clips_to_convex,
     demand_surrogate,
     least_smoothing,
+    scaled_by_bends,
     stated,
     surrogate_of,
     widening,
@@ -310,7 +311,7 @@ def _smoothed(phase: HeavyTailedPhase, problem: Problem, solver: str) -> HeavyTa
 
 
 def _smoothing_words(problem: Problem, solver: str) -> str:
-    if clips_to_convex(problem.loss):
+    if not scaled_by_bends(problem.loss):
         return "beta = lambda m in every phase"
     if solver == "fixed":
         return f"scaled: beta = {WIDTH / 4:g} C^2 in every phase, for few steps"
@@ -329,7 +330,7 @@ def _phasing(problem: Problem, n: int, privacy: Privacy, noise: str, moments: Mo
     law = NoiseSize.l2(privacy.epsilon, problem.d)
     if noise == "discrete":
         law = NoiseSize.by_spread(GridLaplace(privacy.epsilon, problem.d).spread(problem.d))
-    widened = 1.0 if clips_to_convex(problem.loss) else widening(WIDTH)
+    widened = widening(WIDTH) if scaled_by_bends(problem.loss) else 1.0
     # The ridge cancels in all terms but the last, where a distance costs its slope ("Phases").
     slope = problem.ridge * problem.domain.radius
     return Phasing(n, law, moments, problem.reach, slope, widened)
