@@ -26,6 +26,30 @@ ALGORITHMS = {
     "Shuffle model: Cheu et al. 2022": 6,
 }
 """How many algorithms each paper numbers."""
+STATEMENTS = {
+    "Persons: Ghazi et al. 2023": {
+        "Theorem": "3.1 3.3 3.6 4.1 4.3 5.1 5.3 D.4 D.7 D.8",
+        "Corollary": "3.7",
+    },
+    "Persons: Lowy, Liu and Asi 2024": {"Theorem": "2.1 3.1 3.2 4.1 A.11 B.1 C.1 C.3 D.3"},
+    "Records: Lowy and Razaviyayn 2021": {
+        "Theorem": "3.1 3.2 3.3 3.4 3.5 5.1 5.2 5.3 B.1 G.1",
+        "Corollary": "2.1 2.2 3.1 3.2 3.3 3.4 3.5 3.6 3.7 3.8 4.1 4.2 4.3 4.4 5.1 5.2",
+        "Proposition": (
+            "2.1 2.2 2.3 2.4 2.5 2.6 2.7 2.8 3.1 3.2 3.3 4.1 4.2 4.3 4.4 5.1 5.2 5.3 G.1 G.2"
+        ),
+    },
+    "Heavy tails: Lowy 2026": {
+        "Theorem": "2.1 3.1 4.1 B.1 D.2 D.4 E.1 E.2 E.5 F.6 G.5 G.6",
+        "Corollary": "D.7",
+        "Proposition": "2.5 2.9 3.2 C.3 C.5 D.1 D.6 E.4 F.5 G.2 G.4",
+    },
+    "Shuffle model: Cheu et al. 2022": {
+        "Theorem": "3.2 4.1 4.3 4.7 4.8 4.9 A.6 C.3",
+        "Corollary": "A.9 B.8 B.9 B.10 B.11",
+    },
+}
+"""What each paper numbers besides; lemmas are left to the pages of theory."""
 PAPERS = {
     part.split("\n")[0]: [
         [cell.strip() for cell in line.split("|")[1:-1]]

@@ -5,26 +5,41 @@ from typing import Any
 
 import numpy as np
 import pytest
-from papers import ALGORITHMS, CALLS, LONG, NAMES, PAPERS, asked, records
+from papers import ALGORITHMS, CALLS, LONG, NAMES, PAPERS, STATEMENTS, asked, records
 
 from shuffle_sim import run
 from shuffle_sim.privacy.bounds.paper import PrintedCost
 
+PLURALS = {"Algorithm": "Algorithms?", "Theorem": "Theorems?", "Proposition": "Propositions?"}
+PLURALS["Corollary"] = "Corollar(?:y|ies)"
+NUMBER = r"(?:[A-Z]\.)?\d+(?:\.\d+)?"
 
-def numbered(items: str) -> set[int]:
-    """The algorithms that a cell names, ranges and lists among them."""
-    found: set[int] = set()
-    for text in re.findall(r"Algorithms? ([\d, to]+)", items):
-        for part in text.split(","):
-            ends = [int(each) for each in re.findall(r"\d+", part)]
-            found |= set(range(ends[0], ends[-1] + 1)) if ends else set()
+
+def numbered(kind: str, items: str) -> set[str]:
+    """The numbers of a kind that a cell names, ranges and lists among them."""
+    found: set[str] = set()
+    for text in re.findall(rf"{PLURALS[kind]} ({NUMBER}(?:(?:, | to ){NUMBER})*)", items):
+        for part in text.split(", "):
+            first, *last = part.split(" to ")
+            head, _, low = first.rpartition(".")
+            high = last[0].rpartition(".")[2] if last else low
+            found |= {f"{head}.{n}" if head else str(n) for n in range(int(low), int(high) + 1)}
     return found
 
 
 @pytest.mark.parametrize(("paper", "most"), ALGORITHMS.items())
 def test_every_algorithm_of_a_paper_has_a_row(paper, most):
-    found = set().union(*(numbered(row[0]) for row in PAPERS[paper]))
-    assert found == set(range(1, most + 1))
+    found = set().union(*(numbered("Algorithm", row[0]) for row in PAPERS[paper]))
+    assert found == {str(number) for number in range(1, most + 1)}
+
+
+@pytest.mark.parametrize(
+    ("paper", "kind", "numbers"),
+    [(paper, *each) for paper, kinds in STATEMENTS.items() for each in kinds.items()],
+)
+def test_every_theorem_of_a_paper_has_a_row(paper, kind, numbers):
+    found = set().union(*(numbered(kind, row[0]) for row in PAPERS[paper]))
+    assert found == set(numbers.split())
 
 
 def test_what_is_not_called_says_why():
