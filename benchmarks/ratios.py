@@ -15,6 +15,8 @@ import numpy as np
 from protocols import CentralSum
 from protocols.comparison.named import named_protocol
 from protocols.learning.training import Trainer
+from protocols.problems import Linear
+from shuffle_sim.arrays import Floats
 from shuffle_sim.auditing import audit_central
 from shuffle_sim.auditing.asked import Asked
 from shuffle_sim.auditing.bench import LAW, of_categories
@@ -30,9 +32,9 @@ REPEATS = 1000
 RECORDS = 4  # of a person
 MORE: tuple[dict[str, Any], ...] = ({}, {"intercept": 0.5}, {"ridge": 0.5})
 """Options that some algorithms need."""
-LOSSES = "hinge", "logistic"
-"""The first that an algorithm takes. Slopes of the logistic loss are half of L where models
-begin."""
+LOSSES = Linear(), "hinge", "logistic"
+"""The first that an algorithm takes. The linear loss attains the proofs' distances; slopes of the
+logistic loss are half of L where models begin."""
 
 
 def of_shuffle(name: str) -> dict[str, Any]:
@@ -73,11 +75,20 @@ def of_curator(name: str) -> dict[str, Any]:
                 if (loss, more) == (LOSSES[-1], MORE[-1]):
                     raise error from None
         tables = trainer.neighbours(USERS)
+        if records is None and trainer.d > 1:
+            tables["crossed"] = _crossed(1.0), _crossed(-1.0)
     found = {
         which: audit_central(made, *pair, repeats=REPEATS, seed=1) for which, pair in tables.items()
     }
     which, best = max(found.items(), key=lambda each: each[1].empirical)
     return {"proven": best.claimed, "empirical": best.empirical, "tables": which}
+
+
+def _crossed(side: float) -> Floats:
+    """All rows pull one way, but one at a right angle to them: the worst of perturbed inputs."""
+    rows = np.tile([1.0, 0.0, 1.0], (USERS, 1))
+    rows[0, :2] = 0.0, side
+    return rows
 
 
 def rows(names: list[str]) -> Iterator[dict[str, Any]]:

@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 import scipy
 
-from protocols.erm.kinked import rows_gap
+from protocols.erm.kinked import REFINED, levelled, rows_gap
 from protocols.erm.objective import (
     UNIT,
     Kinked,
@@ -100,6 +100,9 @@ class Perturbation:
         if self.norm == "polytope":
             return self.radius * np.array(self.corners)
         return self.radius * np.concatenate([np.eye(d), -np.eye(d)])
+
+
+Kink = tuple[Floats, Floats, float, float]
 
 
 class RobustERM(Kinked):
@@ -206,19 +209,33 @@ class RobustERM(Kinked):
         minimum over the domain at u = Proj((mean c v - mean_i c_i s_i)/ridge), where the gap is
         that of the rows and -mean c (support(u) - <u, v>).
         """
-        support, at, _ = self.budget.smoothed(w, width)
-        ones = np.ones(self.n)
-        kink = self.loss.kink(ones)
+        kink = self.loss.kink(np.ones(self.n))
         assert kink is not None
         _, place, low, high = kink
-        c = self.ramped(width).derivative(self.signed @ w - support, ones)
-        mean = float(c.mean())
-        u = self.domain.project((mean * at - mean_of_rows(c, self.signed)) / self.ridge)
+        support, at, _ = self.budget.smoothed(w, width)
+        c = self.ramped(width).derivative(self.signed @ w - support, np.ones(self.n))
+        best = self._dual_point(c, at, kink)
+        for _ in range(REFINED):
+            far = self._dual(c, at)
+            u = self.domain.project(far)
+            at, free = self.budget.smoothed(u, width)[1], (c > low) & (c < high)
+            r = (self.signed @ u - self.budget.support(u) - place)[free]
+            moved = levelled(self.domain, far, self.signed[free] - at, r)
+            c[free] = np.clip(c[free] + self.ridge * self.n * moved, low, high)
+            best = min(best, self._dual_point(c, at, kink), key=lambda each: each[1])
+        return best
+
+    def _dual(self, c: Floats, at: Floats) -> Floats:
+        return np.asarray((float(c.mean()) * at - mean_of_rows(c, self.signed)) / self.ridge)
+
+    def _dual_point(self, c: Floats, at: Floats, kink: Kink) -> tuple[Floats, float]:
+        _, place, low, high = kink
+        u = self.domain.project(self._dual(c, at))
         support = self.budget.support(u)
         loose = 4 * (self.d + 4) * UNIT * self.bound * float(np.linalg.norm(u))
         gap = rows_gap(self.signed @ u - support - place, c, low, high, loose)
-        # mean <= 0: the loss falls.
-        gap -= mean * (1 + 1e-9) * (max(0.0, support - float(at @ u)) + loose)
+        # c <= 0: the loss falls.
+        gap -= float(c.mean()) * (1 + 1e-9) * (max(0.0, support - float(at @ u)) + loose)
         return u, math.sqrt(2 * gap / self.ridge) + self.rounding(u) / self.ridge
 
 
@@ -308,9 +325,17 @@ class RobustRisk(Risk):
         return math.inf
 
     def sensitivity(self, n: int) -> tuple[float, str]:
-        """2 L/(lambda n), with L of the perturbed rows."""
-        proof = "Lemma S, with features longer by the budget"
-        return min(2 * self.lipschitz / (self.ridge * n), self.domain.diameter), proof
+        """The slope of phi times max(2 B, B + the budget's size), over lambda n."""
+        # At a minimiser both rows may take one worst v, and c (s - v) - c' (s' - v) with c, c' of
+        # one sign is c B + c' B + |c - c'| ||v|| long at most: largest at corners of (c, c').
+        assert isinstance(self.loss, LinearLoss)
+        plain = self.loss.features
+        longer = plain + self.budget.size(self.d)
+        apart = self.lipschitz / longer * max(2 * plain, longer)
+        proof = (
+            "Lemma S: slopes of two rows with one perturbation are at most G apart, over lambda n"
+        )
+        return min(apart / (self.ridge * n), self.domain.diameter), proof
 
     def objective(self, rows: Floats) -> Objective:
         assert isinstance(self.loss, LinearLoss)

@@ -11,9 +11,12 @@ from protocols.erm.objective import (
     mean_of_rows,
 )
 from protocols.erm.smooth import LinearERM
-from protocols.problems.domains import L2Ball
+from protocols.problems.domains import Domain, L2Ball
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import positive
+
+REFINED = 2
+"""How often slopes are levelled for a certificate."""
 
 
 class KinkedERM(LinearERM, Kinked):
@@ -59,7 +62,7 @@ class KinkedERM(LinearERM, Kinked):
     def witness(self, w: Floats, width: float) -> tuple[Floats, float]:
         signed = self.slopes(w, width)
         best = self.dual_point(signed)
-        for _ in range(_REFINED):
+        for _ in range(REFINED):
             signed = self._refined(signed)
             best = min(best, self.dual_point(signed), key=lambda each: each[1])
         return best
@@ -71,21 +74,8 @@ class KinkedERM(LinearERM, Kinked):
         r, sign, low, high = self.residuals(point)
         s = signed * sign
         free = (s > low) & (s < high)
-        root = np.eye(self.d)  # of how the point moves with the dual one
-        if (
-            isinstance(domain, L2Ball)
-            and (size := np.linalg.norm(far - domain.center)) > domain.size
-        ):
-            # Its square is the derivative of the projection, (I - n n') R/||far - center||.
-            normal = (far - domain.center) / size
-            root = (root - np.outer(normal, normal)) * math.sqrt(domain.size / size)
-        rows = (self.features[free] * sign[free, None]) @ root
-        values, vectors = np.linalg.eigh(rows.T @ rows)
-        # Directions that no row shows are left alone: they would only add rounding errors.
-        kept = values > 1e-12 * max(float(values[-1]), 1e-300)
-        # Residuals fall by rows rows' change/(lambda n): its pseudo-inverse has the least change.
-        across = vectors[:, kept] @ ((vectors[:, kept].T @ (rows.T @ r[free])) / values[kept] ** 2)
-        s[free] = np.clip(s[free] + self.ridge * self.n * (rows @ across), low, high)
+        moved = levelled(domain, far, self.features[free] * sign[free, None], r[free])
+        s[free] = np.clip(s[free] + self.ridge * self.n * moved, low, high)
         return np.asarray(s * sign)
 
     def _dual(self, signed: Floats) -> Floats:
@@ -112,6 +102,29 @@ class KinkedERM(LinearERM, Kinked):
         sums = (min(self.n, BLOCK + 4) + 8) * self.loss.lipschitz(norm)
         rest = 4 * float(np.linalg.norm(self.linear))
         return UNIT * ((sums + rest) / self.ridge + 8 * (norm + self._offset))
+
+
+def levelled(domain: Domain, far: Floats, rows: Floats, r: Floats) -> Floats:
+    """The least change of slopes that puts rows on their kinks, over lambda n.
+
+    Args:
+        domain: of the dual point's projection.
+        far: the dual point, which a slope's change moves by -row/(lambda n).
+        rows: whose slopes are free.
+        r: their residuals at the projection.
+    """
+    root = np.eye(len(far))  # of how the point moves with the dual one
+    if isinstance(domain, L2Ball) and (size := np.linalg.norm(far - domain.center)) > domain.size:
+        # Its square is the derivative of the projection, (I - n n') R/||far - center||.
+        normal = (far - domain.center) / size
+        root = (root - np.outer(normal, normal)) * math.sqrt(domain.size / size)
+    rows = rows @ root
+    values, vectors = np.linalg.eigh(rows.T @ rows)
+    # Directions that no row shows are left alone: they would only add rounding errors.
+    kept = values > 1e-12 * max(float(values[-1]), 1e-300)
+    # Residuals fall by rows rows' change: its pseudo-inverse has the least change.
+    across = vectors[:, kept] @ ((vectors[:, kept].T @ (rows.T @ r)) / values[kept] ** 2)
+    return np.asarray(rows @ across)
 
 
 def rows_gap(r: Floats, s: Floats, low: float, high: float, loose: float) -> float:
@@ -152,6 +165,3 @@ class SmoothedObjective(LinearERM):
         on = (r > low * self._width) & (r < high * self._width)
         x = self.features[on]
         return np.asarray(x.T @ x / (self.n * self._width) + self.ridge * np.eye(self.d))
-
-
-_REFINED = 2

@@ -48,6 +48,10 @@ class AverageState(OptimiserState):
 StateT = TypeVar("StateT")
 
 
+_OF_EPSILON = "epsilon", "rate"
+"""What algorithms make of epsilon, by the names of their parts; nobody gives these."""
+
+
 class Calibrated(ABC):
     """What can be made for a `Setting`: by proven bounds, or with the parameters of a paper."""
 
@@ -104,6 +108,10 @@ class Calibrated(ABC):
         try:
             made = make(setting, choices)
         except ParameterError as error:
+            part = (error.parameter, error.value) != ("epsilon", privacy.epsilon)
+            if part and error.parameter in _OF_EPSILON:
+                allowed = f"larger for {cls.__name__}: {error}"
+                raise ParameterError("epsilon", privacy.epsilon, allowed) from error
             if error.parameter != "delta" or privacy.delta:
                 raise
             fits = "OutputPerturbation and HeavyTailedERM, of a curator, serve 0 for records"

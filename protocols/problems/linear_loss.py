@@ -151,12 +151,17 @@ class LinearLoss(Loss):
     def verify(self, radius: float) -> None:
         """Hold the stated constants and forms against the loss itself, on a grid of margins.
 
-        The margins are those that ||theta|| <= radius allows.
+        The margins are those that ||theta|| <= radius allows, up to 1000 and by decades where none
+        is the largest.
 
         Raises:
             ParameterError: if it is not convex, steeper or more curved than it states, or its
                 `value`, `kink` or `prox` is not that of its derivative.
         """
+        if math.isinf(radius):
+            for decade in (1.0, 10.0, 100.0, _FAR):
+                self.verify(decade / min(self.features, _FAR))
+            return
         reach = min(self.features * radius, _FAR)
         margins, bound = (
             np.linspace(-reach, reach, _GRID),

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from protocols.problems.held import SLACK
 from protocols.problems.linear_loss import LinearLoss
 from protocols.problems.loss import Loss
 from protocols.problems.losses import MeanEstimation
@@ -234,7 +235,12 @@ def demand_surrogate(loss: Loss, d: int | None = None) -> None:
     Raises:
         ParameterError: saying what would do.
     """
-    if clips_to_convex(loss) or loss.has_envelope:
+    if clips_to_convex(loss):
+        return
+    rows = None if d is None else public_rows(loss, d, lambda made: loss.check(made, d))
+    if loss.has_envelope:
+        if rows is not None:
+            _demand_envelope(loss, d or 1, rows)
         return
     allowed = (
         "one that declares clipping_is_convex (a LinearLoss or MeanEstimation) or has_envelope, or "
@@ -243,10 +249,35 @@ def demand_surrogate(loss: Loss, d: int | None = None) -> None:
     )
     if type(loss).row_smoothness is Loss.row_smoothness:
         raise ParameterError("loss", type(loss).__name__, allowed)
-    rows = None if d is None else public_rows(loss, d, lambda made: loss.check(made, d))
     # With an infinite beta(z) every row has the factor 0, and nothing is learnt.
     if rows is not None and not np.isfinite(loss.row_smoothness(rows)).any():
         raise ParameterError("loss", type(loss).__name__, allowed)
+
+
+def _demand_envelope(loss: Loss, d: int, rows: Floats) -> None:
+    """Refuse what is seen to be no envelope, at a few public points."""
+    rng = np.random.default_rng(0)
+    for beta in (0.1, 1.0, 10.0):
+        here, there = rng.normal(size=(2, d))
+        steepest = np.hypot.reduce(dense(loss.gradients(here, rows)), axis=1)
+        try:
+            first, last = (dense(loss.gradients(at, rows, beta)) for at in (here, there))
+        except NotImplementedError:
+            first = last = np.zeros(0)
+        allowed = "of an envelope, whose gradients `gradients` gives with smoothing"
+        if not first.shape == last.shape == (len(rows), d):
+            raise ParameterError("loss", loss, f"{allowed}, (n, {d})")
+        moved, turned, slack = there - here, last - first, SLACK * (1 + steepest.max())
+        for held, why in (
+            (np.hypot.reduce(first, axis=1) <= steepest + slack, "no longer than its slopes"),
+            (turned @ moved >= -slack, "that do not fall"),
+            (
+                np.hypot.reduce(turned, axis=1) <= beta * np.linalg.norm(moved) + slack,
+                "that turn by beta at most",
+            ),
+        ):
+            if not held.all():
+                raise ParameterError("loss", loss, f"{allowed}, {why}")
 
 
 def stated(loss: Loss) -> tuple[str, ...]:

@@ -26,11 +26,11 @@ from protocols.erm.solver import certify
 from protocols.erm.solver.minimise import SOLVERS
 from protocols.problems.domains import Box, Domain, L2Ball, RealSpace
 from protocols.problems.linear_loss import LinearLoss
-from protocols.problems.loss import refuse_rows
+from protocols.problems.loss import Loss, refuse_rows
 from protocols.problems.problem import Problem
 from protocols.problems.smoothed import Smoothed
 from shuffle_sim.arrays import Floats
-from shuffle_sim.errors import ParameterError, real
+from shuffle_sim.errors import ParameterError, positive, real
 from shuffle_sim.privacy.events import GaussianPairEvent, PrivacyEvent, RangeEvent
 from shuffle_sim.privacy.mechanisms import EXPONENTIAL, Mechanism, Norm
 from shuffle_sim.protocol.release import Sensitivity, WholeStatistic
@@ -42,8 +42,8 @@ _ROUNDINGS = 1 - 1e-6
 """Of k, for sums of 10^8 rows in doubles."""
 HOPELESS = 300.0
 """c B^2/(2 ridge), minus the logarithm of the acceptance at worst, beyond which it is refused."""
-ENVELOPE = 100.0
-"""The same of an envelope of kinks that is chosen: most rows seldom touch its ramps at once."""
+SWIFT = 12.0
+"""The same of a ridge or an envelope that is chosen: e^12 proposals at worst, of any rows."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class FlatRisk(Risk):
         """Refuse slopes without a bound, a negative ridge, and domains of many boxes."""
         real("ridge", self.ridge, 0.0, math.inf, closed=(True, False))
         demand_boxes(self.domain)
-        _demand_slope(self)
+        _demand_slope(self.loss, self.lipschitz_within(self.domain.radius))
 
 
 class Density(Mechanism[Floats]):
@@ -251,7 +251,7 @@ def demand_fast(risk: Risk) -> Risk:
     if not math.isfinite(risk.smoothness):
         allowed = "smooth: with kinks a draw may take for ever; take output, or Gibbs if linear"
         raise ParameterError("loss", risk.loss, allowed)
-    _demand_slope(risk)
+    _demand_slope(risk.loss, risk.lipschitz_within(risk.domain.radius))
     if risk.smoothness / (2 * risk.strong_convexity) > HOPELESS:
         least = risk.smoothness / (2 * HOPELESS)
         allowed = f"at least {least:.3g}: below, a draw may take for ever"
@@ -259,25 +259,34 @@ def demand_fast(risk: Risk) -> Risk:
     return risk
 
 
-def enveloped(problem: Problem, ridge: float, smoothing: float | None) -> tuple[Problem, float]:
-    """The problem whose density can be drawn from, and how far below the loss it lies at most.
+def enveloped(
+    problem: Problem, ridge: float, smoothing: float | None, radius: float
+) -> tuple[Problem, float]:
+    """The problem that can be drawn from, and how far below the loss it lies at most.
 
-    For kinks it is that of the Moreau envelope; without a given beta of the largest that is fast.
+    For kinks it is that of the Moreau envelope; without a given beta of the largest that is swift.
+
+    Args:
+        problem: whose loss may have kinks.
+        ridge: of the draw.
+        smoothing: beta; None: chosen, where there are kinks.
+        radius: no draw is longer.
 
     Raises:
-        ParameterError: an envelope of a loss that has none, or needs none.
+        ParameterError: an envelope of a loss that has none, needs none, or has no bounded slope.
     """
-    loss = problem.loss
+    loss, curved = problem.loss, ridge + problem.loss.strong_convexity()
     if smoothing is None and (loss.smoothness() is not None or not isinstance(loss, LinearLoss)):
         return problem, 0.0
-    beta = smoothing or 2 * ENVELOPE * (ridge + loss.strong_convexity())
+    beta = 2 * SWIFT * positive("ridge", curved) if smoothing is None else smoothing
+    smooth, steepest = Smoothed.of(loss, beta), loss.lipschitz(radius)
+    _demand_slope(loss, steepest)
     # |slope|^2/(2 beta) at every point: the prox moves by slope/beta.
-    below = loss.lipschitz(math.inf) ** 2 / (2 * beta)
-    return replace(problem, loss=Smoothed.of(loss, beta)), below
+    return replace(problem, loss=smooth), steepest**2 / (2 * beta)
 
 
 def unbounded(problem: Problem, ridge: float) -> Risk:
-    """The risk over R^d, for draws that end in time whatever the rows.
+    """The risk over R^d; draws accept e^-HOPELESS of their proposals at least, whatever the rows.
 
     Raises:
         ParameterError: what the problem's own domain refuses, or as `demand_fast`.
@@ -298,7 +307,7 @@ def demand_digits(risk: Risk, rows: NDArray[Any]) -> None:
     refuse_rows(~near, f"of loss {most:.4g} at most in the domain's middle; bound the labels")
 
 
-def _demand_slope(risk: Risk) -> None:
-    if not math.isfinite(risk.lipschitz_within(risk.domain.radius)):
+def _demand_slope(loss: Loss, steepest: float) -> None:
+    if not math.isfinite(steepest):
         allowed = "of bounded slope over the domain: F - F' must be Lipschitz on all of it"
-        raise ParameterError("loss", risk.loss, allowed)
+        raise ParameterError("loss", loss, allowed)

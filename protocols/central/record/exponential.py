@@ -4,13 +4,14 @@ Docs: theory, Output perturbation, "Gibbs mechanism".
 """
 
 import math
+from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from protocols.central.record.density import (
-    HOPELESS,
+    SWIFT,
     Density,
     ExponentialDraw,
     FlatRisk,
@@ -71,11 +72,16 @@ class Gibbs(OneRelease):
         """
         self.n, self.problem, self.privacy = demand_case(n, privacy), problem, privacy
         self.risk, below = self._risk(problem, ridge, smoothing, self.n, privacy)
+        # Privacy takes the slopes wherever a draw may be.
+        problem.loss.verify(self._farthest(problem))
         self.statistic = self._function(self.risk, self.n)
         self.mechanism = self._draw(privacy)
         self.bound = self._bound(problem, self.risk, below, self.n, self.mechanism)
         self.smoothing = self.risk.smoothness if below else None
         self.choices = {"ridge": "given"}
+        if self.smoothing is not None:
+            why = "the largest whose draws are swift at worst" if smoothing is None else "given"
+            self.choices["smoothing"] = f"{shown(self.smoothing)}: {why}"
 
     @classmethod
     def calibrated_for(cls, setting: Setting, choices: Choices) -> Self:
@@ -86,9 +92,11 @@ class Gibbs(OneRelease):
         if kept is not None:
             return cls(ridge=kept, **common)
         mechanism = cls._draw(privacy)
-        # From the least ridge that `demand_fast` takes; 1e-9 keeps the first one above it. A loss
-        # without curvature takes any ridge, and one with kinks is refused there.
-        least_ridge = (problem.loss.smoothness() or 0.0) / (2 * HOPELESS) * (1 + 1e-9)
+        # From the least ridge whose draws are swift. A loss without curvature takes any, and so do
+        # kinks, whose envelope is chosen by it.
+        given = choices["smoothing"]
+        curved = problem.loss.smoothness() if given is None else positive("smoothing", given)
+        least_ridge = (curved or 0.0) / (2 * SWIFT)
         tried = np.geomspace(least_ridge or 1e-8, 1e3, 121).tolist()
 
         def bound(ridge: float) -> float | None:
@@ -103,15 +111,21 @@ class Gibbs(OneRelease):
         slow = ParameterError("ridge", None, "given: no ridge makes the draw fast")
         _, (best,) = least(bound, tried, otherwise=slow)
         made = cls(ridge=best, **common)
-        made.choices = {"ridge": f"{shown(best)}: least proven bound"}
+        made.choices["ridge"] = f"{shown(best)}: least proven bound"
         return made
+
+    @staticmethod
+    def _farthest(problem: Problem) -> float:
+        """No draw is longer."""
+        return math.inf
 
     @classmethod
     def _risk(
         cls, problem: Problem, ridge: float, smoothing: float | None, n: int, privacy: Privacy
     ) -> tuple[Risk, float]:
         """What is drawn from, if that ends in time; how far below the loss it lies at most."""
-        drawn, below = enveloped(problem, ridge, smoothing)
+        real("ridge", ridge, 0.0, math.inf, closed=(True, False))
+        drawn, below = enveloped(problem, ridge, smoothing, cls._farthest(problem))
         return unbounded(drawn, ridge), below
 
     @classmethod
@@ -154,7 +168,8 @@ class ExponentialMechanism(Gibbs):
         """The ridge of the problem; where it has none and d is above 3, that of the least bound."""
         n, problem, privacy = setting.n, setting.problem, setting.privacy
         if choices["ridge"] is None and problem.d <= MOST_PARAMETERS:
-            return cls(n=n, problem=problem, privacy=privacy, ridge=problem.ridge)
+            own = {"ridge": problem.ridge, "smoothing": choices["smoothing"]}
+            return cls(n=n, problem=problem, privacy=privacy, **own)
         return super().calibrated_for(setting, choices)
 
     @classmethod
@@ -166,15 +181,40 @@ class ExponentialMechanism(Gibbs):
         cls, problem: Problem, ridge: float, smoothing: float | None, n: int, privacy: Privacy
     ) -> tuple[Risk, float]:
         real("ridge", ridge, 0.0, math.inf, closed=(True, False))
-        few = problem.d <= MOST_PARAMETERS and smoothing is None  # no box needs an envelope
-        drawn, below = (problem, 0.0) if few else enveloped(problem, ridge, smoothing)
-        try:
-            return cls._curved(drawn, ridge, n, privacy), below
-        except ParameterError:
-            if not few:
-                raise
-            demand_gentle(n * privacy.epsilon, problem.d)
-            return FlatRisk.of(problem, ridge), 0.0
+        few = problem.d <= MOST_PARAMETERS and smoothing is None
+        ways: list[Callable[[], tuple[Risk, float]]] = [
+            lambda: cls._enveloped(problem, ridge, smoothing, n, privacy)
+        ]
+        if few:  # no box needs an envelope
+            ways = [
+                lambda: (cls._curved(problem, ridge, n, privacy), 0.0),
+                lambda: (cls._flat(problem, ridge, n, privacy), 0.0),
+                *ways,
+            ]
+        refused = []
+        for way in ways:
+            try:
+                return way()
+            except ParameterError as error:
+                refused.append(error)
+        raise refused[1 if few else 0]
+
+    @staticmethod
+    def _farthest(problem: Problem) -> float:
+        return problem.domain.radius
+
+    @classmethod
+    def _flat(cls, problem: Problem, ridge: float, n: int, privacy: Privacy) -> Risk:
+        """What is drawn from in boxes."""
+        demand_gentle(n * privacy.epsilon, problem.d)
+        return FlatRisk.of(problem, ridge)
+
+    @classmethod
+    def _enveloped(
+        cls, problem: Problem, ridge: float, smoothing: float | None, n: int, privacy: Privacy
+    ) -> tuple[Risk, float]:
+        drawn, below = enveloped(problem, ridge, smoothing, cls._farthest(problem))
+        return cls._curved(drawn, ridge, n, privacy), below
 
     @classmethod
     def _curved(cls, problem: Problem, ridge: float, n: int, privacy: Privacy) -> Risk:

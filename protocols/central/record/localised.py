@@ -92,6 +92,7 @@ class LocalisedExponential(OfRisk[Place]):
         """
         self.n, self.problem, self.privacy = demand_case(n, privacy), problem, privacy
         self.risk = unbounded(problem, ridge)
+        problem.loss.verify(math.inf)  # privacy takes the slopes wherever the ball may lie
         self.share = real("share", share, 0.0, 1.0, closed=(False, False))
         self.miss = real("miss", miss, 0.0, 1.0, closed=(False, False))
         exact, _ = self.risk.sensitivity(self.n)

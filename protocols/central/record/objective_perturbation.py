@@ -170,6 +170,7 @@ class ObjectivePerturbation(OneRelease):
         """
         self.n, self.problem, self.privacy = demand_case(n, privacy), problem, privacy
         self.risk = _risk(problem, ridge)
+        problem.loss.verify(math.inf)  # noise takes minimisers anywhere
         self.law = _law(self.risk, self.n, privacy)
         self.radius = _STOP * self.risk.lipschitz / (self.n * ridge)
         check_radius(self.risk, self.n, self.radius / 2)  # the linear term moves minimisers, too

@@ -32,7 +32,10 @@ REFUSED = [
     (lambda: asked("PhasedERM", Concave(), USUAL, records=8), "must be convex"),
     (lambda: asked("AcceleratedPhasedERM", Concave(), USUAL, records=8), "must be convex"),
     (lambda: asked("ObjectivePerturbation", p.Hinge(), PURE), "take mechanism output$"),
-    (lambda: asked("ExponentialMechanism", p.Hinge(), PURE, WIDE, 0.0), "take mechanism output"),
+    (
+        lambda: asked("Gibbs", p.OneVsRestHinge(2), USUAL, WIDE, 0.0),
+        "its minimiser can be certified",
+    ),
     (lambda: asked("LocalisedExponential", p.Hinge(), PURE, WIDE, 0.0), "Gibbs if linear"),
     (lambda: asked("PhasedERM", p.Logistic(), PURE, records=8), r"delta = 0\.0: must be above 0"),
     (lambda: asked("AcceleratedPhasedERM", p.Logistic(), PURE, records=8), r"delta = 0\.0"),
@@ -69,6 +72,15 @@ def test_what_does_not_fit_is_refused_in_one_line(ask, said):
         with pytest.raises(ParameterError, match=said) as refused:
             ask()
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["OutputPerturbation", "PureSGD", "LinearTimePhasedSGD"])
+def test_a_budget_that_is_too_small_is_named_as_it_was_given(name):
+    """Not by the parts that algorithms make of it."""
+    kind = getattr(p, name)
+    problem = p.Problem(p.Logistic(), BALL, 0.1, records=8 if "Linear" in name else 1)
+    with pytest.raises(ParameterError, match=f"epsilon = 1e-09: must be larger for {name}"):
+        kind.calibrated(n=300, problem=problem, privacy=Privacy(1e-9, 1e-6))
 
 
 def test_a_loss_without_curvature_is_drawn_from_with_any_ridge():

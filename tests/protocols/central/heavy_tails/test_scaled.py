@@ -385,6 +385,51 @@ def test_kinks_of_ones_own_are_refused_before_every_row_counts_nothing(kind):
         kind.calibrated(n=500, problem=problem_of(Kinked(), 4), privacy=PURE, moments=MOMENTS)
 
 
+class Without(Distance):
+    """It says that it has an envelope, and passes over the smoothing."""
+
+    def gradients(self, theta, rows, smoothing=None):
+        return super().gradients(theta, rows)
+
+
+class Unwritten(Distance):
+    """It says so, and never wrote it."""
+
+    def gradients(self, theta, rows, smoothing=None):
+        if smoothing is not None:
+            raise NotImplementedError
+        return super().gradients(theta, rows)
+
+
+class Long(Distance):
+    """Gradients of its envelope are longer than its own."""
+
+    def gradients(self, theta, rows, smoothing=None):
+        return super().gradients(theta, rows, smoothing) * (2 if smoothing else 1)
+
+
+class Falling(Distance):
+    """Theirs is no convex function."""
+
+    def gradients(self, theta, rows, smoothing=None):
+        return super().gradients(theta, rows, smoothing) * (-1 if smoothing else 1)
+
+
+@pytest.mark.parametrize(
+    ("loss", "said"),
+    [
+        (Without(), "turn by beta"),
+        (Unwritten(), r"\(n, 4\)"),
+        (Long(), "no longer"),
+        (Falling(), "do not fall"),
+    ],
+)
+@pytest.mark.parametrize("kind", [HeavyTailedERM, PopLocalize])
+def test_what_is_seen_to_be_no_envelope_is_refused(kind, loss, said):
+    with pytest.raises(ParameterError, match=said):
+        kind.calibrated(n=500, problem=problem_of(loss, 4), privacy=PURE, moments=MOMENTS)
+
+
 class Unstated(Joint):
     """Of its gradients nothing is stated but how smooth they are."""
 

@@ -18,6 +18,7 @@ from protocols import (
     LocalisedExponential,
     Logistic,
     MeanEstimation,
+    OneVsRestHinge,
     Problem,
     Simplex,
 )
@@ -153,12 +154,24 @@ def test_what_boxes_do_not_serve_is_refused_by_name():
 
     with pytest.raises(ParameterError, match=r"Simplex of 3.*L2Ball or a Box"):
         made(loss=Hinge(), domain=Simplex(3))
-    with pytest.raises(ParameterError, match="smooth"):
+    with pytest.raises(ParameterError, match="larger, or the ball"):
         made(loss=Hinge(), domain=L2Ball(4, 1.0), ridge=0.1)
+    with pytest.raises(ParameterError, match="smooth"):
+        made(loss=OneVsRestHinge(2), domain=L2Ball(4, 1.0), ridge=0.1)
     with pytest.raises(ParameterError, match="epsilon"):
         ExponentialMechanism.calibrated(
             n=400, problem=Problem(Hinge(), L2Ball(2, 1.0)), privacy=Privacy(0.0)
         )
+
+
+def test_what_is_too_sharp_for_boxes_takes_an_envelope():
+    """Three parameters are served where four are: 100,000 rows."""
+    problem = Problem(Hinge(), L2Ball(3, 9.0), 0.2)
+    made = ExponentialMechanism.calibrated(n=100_000, problem=problem, privacy=PURE)
+    given = ExponentialMechanism.calibrated(n=400, problem=problem, privacy=PURE, smoothing=2.0)
+    few = ExponentialMechanism.calibrated(n=400, problem=problem, privacy=PURE)
+    assert made.smoothing == pytest.approx(4.8)
+    assert (given.smoothing, few.smoothing) == (2.0, None)
 
 
 def acceptance(risk, k, boxes, count=2000):
