@@ -48,8 +48,8 @@ class AverageState(OptimiserState):
 StateT = TypeVar("StateT")
 
 
-_OF_EPSILON = "epsilon", "rate"
-"""What algorithms make of epsilon, by the names of their parts; nobody gives these."""
+_WHOLE = {"epsilon": "epsilon", "rate": "epsilon", "shares": "epsilon", "delta": "delta"}
+"""Of what algorithms make of a budget, by the names of the parts, what people give."""
 
 
 class Calibrated(ABC):
@@ -108,14 +108,14 @@ class Calibrated(ABC):
         try:
             made = make(setting, choices)
         except ParameterError as error:
-            part = (error.parameter, error.value) != ("epsilon", privacy.epsilon)
-            if part and error.parameter in _OF_EPSILON:
-                allowed = f"larger for {cls.__name__}: {error}"
-                raise ParameterError("epsilon", privacy.epsilon, allowed) from error
-            if error.parameter != "delta" or privacy.delta:
+            if error.parameter == "delta" and not privacy.delta:
+                fits = "OutputPerturbation and HeavyTailedERM, of a curator, serve 0 for records"
+                raise ParameterError("delta", 0.0, f"above 0 for {cls.__name__}; {fits}") from error
+            whole = _WHOLE.get(error.parameter)
+            if whole is None or (error.parameter, error.value) == (whole, getattr(privacy, whole)):
                 raise
-            fits = "OutputPerturbation and HeavyTailedERM, of a curator, serve 0 for records"
-            raise ParameterError("delta", 0.0, f"above 0 for {cls.__name__}; {fits}") from error
+            allowed = f"larger for {cls.__name__}: {error}"
+            raise ParameterError(whole, getattr(privacy, whole), allowed) from error
         # What is given and never asked for would be passed over in silence.
         for name in choices.unused:
             raise ParameterError(name, choices[name], "left out: nothing here is chosen by it")

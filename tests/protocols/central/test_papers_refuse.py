@@ -83,6 +83,11 @@ def test_a_budget_that_is_too_small_is_named_as_it_was_given(name):
         kind.calibrated(n=300, problem=problem, privacy=Privacy(1e-9, 1e-6))
 
 
+def test_so_is_a_delta():
+    with pytest.raises(ParameterError, match="delta = 1e-12: must be larger for LinearTimePhas"):
+        asked("LinearTimePhasedSGD", p.Logistic(), Privacy(1.0, 1e-12), records=8)
+
+
 def test_a_loss_without_curvature_is_drawn_from_with_any_ridge():
     made = asked("Gibbs", p.Linear(), USUAL, WIDE, 0.0, n=3000)
     bent = asked("Gibbs", p.Logistic(), USUAL, WIDE, 0.0, n=3000)
