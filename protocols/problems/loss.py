@@ -128,12 +128,15 @@ class Loss(ABC):
     def row_smoothness(self, rows: Floats) -> Floats:
         """beta(z): Lipschitz constant of each row's gradient over R^d, from the row alone.
 
-        A loss that states it is scaled for heavy tails (`ScaledSurrogate`).
+        By it a loss is scaled for heavy tails (`ScaledSurrogate`). For rows that pass `check` it is
+        `smoothness()`; a loss that bounds no features states more.
 
         Raises:
-            ParameterError: the loss states none.
+            ParameterError: the loss states neither.
         """
-        raise ParameterError("loss", self, "one that states `row_smoothness`, as Softmax does")
+        if (beta := self.smoothness()) is None:
+            raise ParameterError("loss", self, "one that states `row_smoothness`, as Softmax does")
+        return np.full(len(rows), beta)
 
     @abstractmethod
     def check(self, rows: NDArray[Any], d: int) -> None:

@@ -244,10 +244,10 @@ def demand_surrogate(loss: Loss, d: int | None = None) -> None:
         return
     allowed = (
         "one that declares clipping_is_convex (a LinearLoss or MeanEstimation) or has_envelope, or "
-        "states a finite row_smoothness, as Softmax does. Else take PureSGD, or ExponentialGrid (d "
-        "<= 2)"
+        "states a finite row_smoothness or smoothness. Else take PureSGD, or ExponentialGrid for d "
+        "up to 2"
     )
-    if type(loss).row_smoothness is Loss.row_smoothness:
+    if type(loss).row_smoothness is Loss.row_smoothness and loss.smoothness() is None:
         raise ParameterError("loss", type(loss).__name__, allowed)
     # With an infinite beta(z) every row has the factor 0, and nothing is learnt.
     if rows is not None and not np.isfinite(loss.row_smoothness(rows)).any():

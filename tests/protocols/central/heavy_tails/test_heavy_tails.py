@@ -569,9 +569,12 @@ def test_bad_parameters_are_refused_by_name(name, given):
 
 @dataclass(frozen=True)
 class Undeclared(MeanEstimation):
-    """A user's loss that says nothing of its clipped gradients."""
+    """A user's loss that says nothing of its clipped gradients, nor how smooth it is."""
 
     clipping_is_convex: ClassVar[bool] = False
+
+    def smoothness(self):
+        return None
 
 
 @pytest.mark.parametrize("kind", [HeavyTailedERM, PureSGD, GaussianGD, PopLocalize])

@@ -13,7 +13,7 @@ from protocols.central.heavy_tails.pilot import PilotHistogram
 from protocols.central.heavy_tails.plan import HeavyTailedPhase
 from protocols.optimisation.tails import EDGES
 from protocols.problems import OneVsRestHinge, Softmax
-from protocols.problems.loss import Loss
+from protocols.problems.loss import Loss, refuse_rows
 from protocols.problems.moments import Moments, kappa
 from protocols.problems.multiclass import MultiClass
 from protocols.problems.row_slopes import row_slopes
@@ -99,6 +99,18 @@ class Distance(Joint):
         least = 1e-300 if smoothing is None else (x * x).sum(axis=1) / smoothing
         factors = apart / np.maximum(np.hypot.reduce(apart, axis=1), least)[:, None]
         return (factors[:, :, None] * x[:, None, :]).reshape(len(rows), -1)
+
+
+class Bounded(Joint):
+    """Rows of length 1 at most: it states one smoothness for all."""
+
+    row_smoothness = Loss.row_smoothness
+
+    def smoothness(self):
+        return 1.0
+
+    def check(self, rows, d):
+        refuse_rows(np.hypot.reduce(rows[:, :-2], axis=1) > 1 + 1e-9, "of norm 1")
 
 
 CASES = [
@@ -383,6 +395,18 @@ class Kinked(Joint):
 def test_kinks_of_ones_own_are_refused_before_every_row_counts_nothing(kind):
     with pytest.raises(ParameterError, match=r"states a finite row_smoothness.*PureSGD"):
         kind.calibrated(n=500, problem=problem_of(Kinked(), 4), privacy=PURE, moments=MOMENTS)
+
+
+def test_one_smoothness_for_all_rows_serves():
+    rng = np.random.default_rng(8)
+    rows = np.clip(population(rng, Joint(), 3000), -0.7, 0.7)
+    problem = problem_of(Bounded(), 4)
+    made = HeavyTailedERM.calibrated(n=3000, problem=problem, privacy=PURE, moments=MOMENTS)
+    assert any(STATED in each for each in made.assumptions)
+    assert math.isfinite(made.bound)
+    found = run(made, rows, seed=1)
+    assert problem.risk(found.value, rows) < problem.risk(problem.origin, rows)
+    assert np.array_equal(Bounded().row_smoothness(rows), np.ones(3000))
 
 
 class Without(Distance):
