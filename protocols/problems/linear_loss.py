@@ -160,14 +160,17 @@ class LinearLoss(Loss):
         """
         if math.isinf(radius):
             for decade in (1.0, 10.0, 100.0, _FAR):
-                self.verify(decade / min(self.features, _FAR))
-            return
-        reach = min(self.features * radius, _FAR)
+                self._hold(decade, self.slope(math.inf))
+        else:
+            reach = min(self.features * radius, _FAR)
+            self._hold(reach, self.slope(reach))
+
+    def _hold(self, reach: float, slope: float) -> None:
         margins, bound = (
             np.linspace(-reach, reach, _GRID),
             1.0 if math.isinf(self.label_bound) else self.label_bound,
         )
-        slope, curvature = self.slope(reach), self.curvature()
+        curvature = self.curvature()
         for label in (-1.0, 1.0) if self.classification else (-bound, 0.0, bound):
             labels = np.full(_GRID, label)
             slopes = np.asarray(self.derivative(margins, labels), np.float64)
