@@ -16,7 +16,7 @@ from protocols import CentralSum
 from protocols.comparison.named import named_protocol
 from protocols.learning.training import Trainer
 from protocols.problems import Linear
-from shuffle_sim.arrays import Floats
+from protocols.problems.instances import crossed
 from shuffle_sim.auditing import audit_central
 from shuffle_sim.auditing.asked import Asked
 from shuffle_sim.auditing.bench import LAW, of_categories
@@ -75,20 +75,13 @@ def of_curator(name: str) -> dict[str, Any]:
                 if (loss, more) == (LOSSES[-1], MORE[-1]):
                     raise error from None
         tables = trainer.neighbours(USERS)
-        if records is None and trainer.d > 1:
-            tables["crossed"] = _crossed(1.0), _crossed(-1.0)
+        if records is None and trainer.d == 2:
+            tables["crossed"] = crossed(USERS)
     found = {
         which: audit_central(made, *pair, repeats=REPEATS, seed=1) for which, pair in tables.items()
     }
     which, best = max(found.items(), key=lambda each: each[1].empirical)
     return {"proven": best.claimed, "empirical": best.empirical, "tables": which}
-
-
-def _crossed(side: float) -> Floats:
-    """All rows pull one way, but one at a right angle to them: the worst of perturbed inputs."""
-    rows = np.tile([1.0, 0.0, 1.0], (USERS, 1))
-    rows[0, :2] = 0.0, side
-    return rows
 
 
 def rows(names: list[str]) -> Iterator[dict[str, Any]]:

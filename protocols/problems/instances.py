@@ -116,6 +116,15 @@ def neighbours(n: int, d: int) -> dict[str, tuple[Floats, Floats]]:
     return found
 
 
+def crossed(n: int) -> tuple[Floats, Floats]:
+    """The same of two features: all others end on the kink of a hinge, at a right angle.
+
+    With perturbed inputs it is the hardest, and "opposite" moves no minimiser from 0.
+    """
+    pulled = np.tile([1.0, 0.0, 1.0], (n, 1))
+    return _replaced(pulled, [0.0, 1.0]), _replaced(pulled, [0.0, -1.0])
+
+
 def _replaced(rows: Floats, features: list[float]) -> Floats:
     """With other features in the first row."""
     found = rows.copy()

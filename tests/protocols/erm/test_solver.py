@@ -38,6 +38,7 @@ from protocols.problems import (
     Softmax,
     Squared,
 )
+from protocols.problems.instances import crossed
 from protocols.problems.problem import Problem
 from shuffle_sim.errors import ParameterError
 
@@ -399,23 +400,17 @@ def test_no_slope_need_be_known(steep):
     assert adaptive(lambda u: 0 * u, project, 4.0, accuracy, start)[1] == 1
 
 
-def crossed(n, sign):
-    """All rows pull one way and end on their kinks, but one at a right angle to them."""
-    rows = np.tile([1.0, 0.0, 1.0], (n, 1))
-    rows[0, :2] = 0.0, sign
-    return rows
-
-
 def test_adversarial_rows_on_their_kinks_are_certified_in_few_passes(monkeypatch):
     """Slopes on a ramp are levelled; without that the polisher took an hour of proven steps."""
     budget, n = Perturbation("l2", 0.1), 1000
     risk = RobustRisk.of(Problem(Hinge(), RealSpace(2), 0.005), budget=budget)
     exact, _ = risk.sensitivity(n)
-    found = [minimise(risk.objective(crossed(n, s)), 0.005 * exact) for s in (1.0, -1.0)]
+    tables = crossed(n)
+    found = [minimise(risk.objective(rows), 0.005 * exact) for rows in tables]
     assert max(each.passes for each in found) < 5000
     apart = np.linalg.norm(found[0].point - found[1].point)
     assert 0.8 * exact < apart < 1.01 * exact  # the sensitivity is nearly attained
-    objective = risk.objective(crossed(n, 1.0))
+    objective = risk.objective(tables[0])
     level = certify(objective, found[0].point).radius
     monkeypatch.setitem(RobustERM.witness.__globals__, "REFINED", 0)
     assert certify(objective, found[0].point).radius > 2 * level
