@@ -239,8 +239,8 @@ def demand_surrogate(loss: Loss, d: int | None = None) -> None:
         return
     rows = None if d is None else public_rows(loss, d, lambda made: loss.check(made, d))
     if loss.has_envelope:
-        if rows is not None:
-            _demand_envelope(loss, d or 1, rows)
+        if d is not None and rows is not None:
+            _demand_envelope(loss, d, rows)
         return
     allowed = (
         "one that declares clipping_is_convex (a LinearLoss or MeanEstimation) or has_envelope, or "
@@ -262,7 +262,7 @@ def _demand_envelope(loss: Loss, d: int, rows: Floats) -> None:
         steepest = np.hypot.reduce(dense(loss.gradients(here, rows)), axis=1)
         try:
             first, last = (dense(loss.gradients(at, rows, beta)) for at in (here, there))
-        except NotImplementedError:
+        except NotImplementedError:  # as of a method that its author left for later
             first = last = np.zeros(0)
         allowed = "of an envelope, whose gradients `gradients` gives with smoothing"
         if not first.shape == last.shape == (len(rows), d):
