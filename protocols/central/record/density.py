@@ -43,7 +43,7 @@ _ROUNDINGS = 1 - 1e-6
 HOPELESS = 300.0
 """c B^2/(2 ridge), minus the logarithm of the acceptance at worst, beyond which it is refused."""
 SWIFT = 12.0
-"""The same of a ridge or an envelope that is chosen: e^12 proposals at worst, of any rows."""
+"""The same at most of what is chosen: e^12 proposals at worst, of any rows."""
 
 
 @dataclass(frozen=True)
@@ -242,6 +242,16 @@ def _within(domain: Domain, points: Floats) -> NDArray[np.bool_]:
     return np.array([np.array_equal(domain.project(each), each) for each in points])
 
 
+def swift(d: int) -> float:
+    """The largest beta/lambda of which a draw accepts e^-SWIFT of its proposals, whatever the rows.
+
+    Its Bregman distance is at most (w - w0)' H (w - w0)/2, and H has the trace beta at most. So a
+    Gaussian proposal is accepted with probability prod_j (1 + h_j/lambda)^{-1/2} at least, which
+    equal h_j make least: (1 + beta/(d lambda))^{-d/2}.
+    """
+    return min(2 * HOPELESS, d * math.expm1(min(2 * SWIFT / d, 100.0)))
+
+
 def demand_fast(risk: Risk) -> Risk:
     """The risk, but refuse what a rejection sampler may take for ever on.
 
@@ -278,7 +288,7 @@ def enveloped(
     loss, curved = problem.loss, ridge + problem.loss.strong_convexity()
     if smoothing is None and (loss.smoothness() is not None or not isinstance(loss, LinearLoss)):
         return problem, 0.0
-    beta = 2 * SWIFT * positive("ridge", curved) if smoothing is None else smoothing
+    beta = swift(problem.d) * positive("ridge", curved) if smoothing is None else smoothing
     smooth, steepest = Smoothed.of(loss, beta), loss.lipschitz(radius)
     _demand_slope(loss, steepest)
     # |slope|^2/(2 beta) at every point: the prox moves by slope/beta.

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.central.record.density import (
-    SWIFT,
     Density,
     ExponentialDraw,
     FlatRisk,
@@ -21,6 +20,7 @@ from protocols.central.record.density import (
     demand_digits,
     demand_fast,
     enveloped,
+    swift,
     unbounded,
 )
 from protocols.central.record.minimum import OneRelease, demand_case, shown
@@ -96,7 +96,7 @@ class Gibbs(OneRelease):
         # kinks, whose envelope is chosen by it.
         given = choices["smoothing"]
         curved = problem.loss.smoothness() if given is None else positive("smoothing", given)
-        least_ridge = (curved or 0.0) / (2 * SWIFT)
+        least_ridge = (curved or 0.0) / swift(problem.d) * (1 + 1e-9)
         tried = np.geomspace(least_ridge or 1e-8, 1e3, 121).tolist()
 
         def bound(ridge: float) -> float | None:
@@ -181,33 +181,29 @@ class ExponentialMechanism(Gibbs):
         cls, problem: Problem, ridge: float, smoothing: float | None, n: int, privacy: Privacy
     ) -> tuple[Risk, float]:
         real("ridge", ridge, 0.0, math.inf, closed=(True, False))
-        few = problem.d <= MOST_PARAMETERS and smoothing is None
-        ways: list[Callable[[], tuple[Risk, float]]] = [
-            lambda: cls._enveloped(problem, ridge, smoothing, n, privacy)
-        ]
-        if few:  # no box needs an envelope
-            ways = [
-                lambda: (cls._curved(problem, ridge, n, privacy), 0.0),
-                lambda: (cls._flat(problem, ridge, n, privacy), 0.0),
-                *ways,
-            ]
-        refused = []
-        for way in ways:
+        if problem.d > MOST_PARAMETERS or smoothing is not None:
+            return cls._enveloped(problem, ridge, smoothing, n, privacy)
+        # Few parameters with kinks need no envelope, unless rows are too many for boxes.
+        ways: list[Callable[..., tuple[Risk, float]]] = [cls._flat, cls._enveloped]
+        refused: dict[Any, ParameterError] = {}
+        for way in ways if problem.loss.smoothness() is None else ways[::-1]:
             try:
-                return way()
+                return way(problem, ridge, None, n, privacy)
             except ParameterError as error:
-                refused.append(error)
-        raise refused[1 if few else 0]
+                refused[way] = error
+        raise refused[ways[0]]
 
     @staticmethod
     def _farthest(problem: Problem) -> float:
         return problem.domain.radius
 
     @classmethod
-    def _flat(cls, problem: Problem, ridge: float, n: int, privacy: Privacy) -> Risk:
+    def _flat(
+        cls, problem: Problem, ridge: float, smoothing: float | None, n: int, privacy: Privacy
+    ) -> tuple[Risk, float]:
         """What is drawn from in boxes."""
         demand_gentle(n * privacy.epsilon, problem.d)
-        return FlatRisk.of(problem, ridge)
+        return FlatRisk.of(problem, ridge), 0.0
 
     @classmethod
     def _enveloped(

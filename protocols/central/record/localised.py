@@ -17,6 +17,7 @@ from protocols.central.record.density import (
     ExponentialDraw,
     Utility,
     demand_digits,
+    swift,
     unbounded,
 )
 from protocols.central.record.minimum import (
@@ -118,7 +119,10 @@ class LocalisedExponential(OfRisk[Place]):
         found: list[tuple[float, float, float, _Plan]] = []
         for each in [kept] if kept is not None else _RIDGES.tolist():
             try:
-                plan = _Plan(problem, unbounded(problem, each), n, privacy.epsilon, theta)
+                risk = unbounded(problem, each)
+                if kept is None and risk.smoothness > swift(problem.d) * risk.strong_convexity:
+                    continue
+                plan = _Plan(problem, risk, n, privacy.epsilon, theta)
             except ParameterError as error:
                 if kept is None and error.parameter == "ridge":
                     continue

@@ -170,7 +170,7 @@ def test_what_is_too_sharp_for_boxes_takes_an_envelope():
     made = ExponentialMechanism.calibrated(n=100_000, problem=problem, privacy=PURE)
     given = ExponentialMechanism.calibrated(n=400, problem=problem, privacy=PURE, smoothing=2.0)
     few = ExponentialMechanism.calibrated(n=400, problem=problem, privacy=PURE)
-    assert made.smoothing == pytest.approx(4.8)
+    assert made.smoothing == pytest.approx(120.0)
     assert (given.smoothing, few.smoothing) == (2.0, None)
 
 

@@ -2,6 +2,7 @@
 
 import math
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -28,6 +29,7 @@ from protocols import (
     Squared,
     TiltedERM,
 )
+from protocols.central.record.density import _near, swift
 from protocols.erm.adversarial import NORMS, Perturbation, RobustRisk
 from protocols.erm.one_vs_rest import OneVsRestRisk
 from protocols.erm.risk import Risk
@@ -286,8 +288,8 @@ def test_kinks_of_many_parameters_are_drawn_from_by_an_envelope(kind, loss):
     problem, rows = Problem(loss, L2Ball(5, 9.0), 0.2), rows_of(3000, 5)
     made = kind.calibrated(n=3000, problem=problem, privacy=pure)
     wide = kind.calibrated(n=3000, problem=problem, privacy=pure, smoothing=0.2)
-    assert (made.smoothing, wide.smoothing) == pytest.approx((24 * 0.2, 0.2))
-    assert made.choices["smoothing"].startswith("4.8")
+    assert (made.smoothing, wide.smoothing) == pytest.approx((swift(5) * 0.2, 0.2))
+    assert made.choices["smoothing"].startswith("120: the largest")
     points = np.random.default_rng(0).normal(size=(20, 5))
     best = problem.risk(minimiser(Risk.of(problem), rows, 1e-4), rows)
     for each in (made, wide):
@@ -302,6 +304,47 @@ def test_kinks_of_many_parameters_are_drawn_from_by_an_envelope(kind, loss):
         excess = np.mean([problem.risk(w, rows) for w in released(each, rows, 20)]) - best
         assert excess < each.bound
         assert each is made or excess > each.bound - below
+
+
+@pytest.mark.parametrize("d", [2, 6, 12, 30, 200])
+def test_what_is_chosen_accepts_enough_of_the_worst_rows(d):
+    """Unit rows in all directions, on their ramps: e^-12 is nearly attained, and by choice kept.
+
+    The exact acceptance of a quadratic; with twice beta it is below, so the worst is worst.
+    """
+    curved = np.full(d, 1 / d)  # eigenvalues of the mean of x x'
+
+    def acceptance(ratio):
+        return -0.5 * np.log1p(ratio * curved).sum()
+
+    assert acceptance(swift(d)) >= -12 * (1 + 1e-12)
+    assert acceptance(swift(d)) >= -0.5 * swift(d)
+    if d > 3:
+        assert swift(d) == 600 or acceptance(2 * swift(d)) < -12
+    lopsided = np.array([1.0] + [0.0] * (d - 1))
+    assert -0.5 * np.log1p(swift(d) * lopsided).sum() >= acceptance(swift(d)) - 1e-12
+    problem = Problem(Logistic(), L2Ball(d, 1.0))
+    for kind, privacy in ((Gibbs, APPROXIMATE), (LocalisedExponential, PURE)):
+        made = kind.calibrated(n=10**7, problem=problem, privacy=privacy)
+        assert swift(d) * made.ridge * (1 + 1e-8) >= 0.25
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("loss", "privacy"), [(Hinge(), APPROXIMATE), (Logistic(), APPROXIMATE)])
+def test_a_draw_of_many_directions_ends(loss, privacy):
+    """1,000 unit rows of 50 features with labels by chance: before, it did not in minutes."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(1000, 50))
+    rows = np.column_stack(
+        [x / np.linalg.norm(x, axis=1, keepdims=True), rng.choice([-1, 1], 1000)]
+    )
+    made = Gibbs.calibrated(n=1000, problem=Problem(loss, L2Ball(50, 20.0)), privacy=privacy)
+    near: Any = made.risk.objective(rows)
+    k = made.mechanism.sharpness(made.ridge, 2 / 1000)
+    centre = _near(near, k)
+    points = centre - near.gradient(centre) / made.ridge
+    points = points + np.random.default_rng(1).normal(size=(400, 50)) / math.sqrt(k * made.ridge)
+    assert np.exp(-k * near.bregman(centre, points)).mean() > math.exp(-12)
 
 
 def test_the_exponential_mechanism_stays_in_its_ball():
@@ -424,7 +467,6 @@ def test_the_printed_shift_of_algorithm_8_is_not_private():
         (Gibbs, Problem(Logistic(), RealSpace(3), 0.05)),
         (Gibbs, Problem(Logistic(), L2Ball(3, 2.0))),
         (Gibbs, Problem(Hinge(), RealSpace(3), 0.05)),
-        (Gibbs, Problem(Hinge(), L2Ball(3, 2.0))),
     ],
 )
 def test_the_measured_excess_is_below_the_proven_bound(kind, problem):
