@@ -103,6 +103,7 @@ class Perturbation:
 
 
 Kink = tuple[Floats, Floats, float, float]
+_SHARP = 1e-9  # of a point's length, over which a support function is smoothed
 
 
 class RobustERM(Kinked):
@@ -182,7 +183,14 @@ class RobustERM(Kinked):
         if self.loss.curvature() is None:
             return self._dual_witness(w, width)
         w = self.domain.project(w)
-        _, at, _ = self.budget.smoothed(w, width)
+        found = [self._gap(w, at) for at in (self.budget.smoothed(w, width)[1], self._worst(w))]
+        return w, math.sqrt(2 * min(found) / self.ridge)
+
+    def _worst(self, w: Floats) -> Floats:
+        """Nearly the worst perturbation: in a small domain a smoothed one is too far from it."""
+        return self.budget.smoothed(w, max(_SHARP * float(np.linalg.norm(w)), 1e-300))[1]
+
+    def _gap(self, w: Floats, at: Floats) -> float:
         held = float(at @ w)
         support = self.budget.support(w)
         slack = max(0.0, support - held)
@@ -198,8 +206,7 @@ class RobustERM(Kinked):
         down = self.domain.project(w - slope / self.ridge) - w
         fall = -float(slope @ down) - self.ridge / 2 * float(down @ down)
         fall += 2 * error * (float(np.linalg.norm(down)) + error / self.ridge)
-        gap = steepest * (1 + 1e-9) * slack + max(0.0, fall)
-        return w, math.sqrt(2 * gap / self.ridge)
+        return steepest * (1 + 1e-9) * slack + max(0.0, fall)
 
     def _dual_witness(self, w: Floats, width: float) -> tuple[Floats, float]:
         """With a kink: the gap at the point u of the slopes c and the perturbation v at w.
@@ -223,7 +230,8 @@ class RobustERM(Kinked):
             moved = levelled(self.domain, far, self.signed[free] - at, r)
             c[free] = np.clip(c[free] + self.ridge * self.n * moved, low, high)
             best = min(best, self._dual_point(c, at, kink), key=lambda each: each[1])
-        return best
+        at = self._worst(best[0])
+        return min(best, self._dual_point(c, at, kink), key=lambda each: each[1])
 
     def _dual(self, c: Floats, at: Floats) -> Floats:
         return np.asarray((float(c.mean()) * at - mean_of_rows(c, self.signed)) / self.ridge)

@@ -414,3 +414,19 @@ def test_adversarial_rows_on_their_kinks_are_certified_in_few_passes(monkeypatch
     level = certify(objective, found[0].point).radius
     monkeypatch.setitem(RobustERM.witness.__globals__, "REFINED", 0)
     assert certify(objective, found[0].point).radius > 2 * level
+
+
+@pytest.mark.parametrize(
+    ("loss", "domain"),
+    [
+        (Logistic(), L2Ball(2, 1e-12)),
+        (Logistic(), Box(2, -1e-9, 1e-9)),
+        (Hinge(), L2Ball(2, 1e-12)),
+    ],
+)
+def test_adversarial_rows_in_a_small_domain_are_certified_in_few_passes(loss, domain):
+    """The perturbation alone decides there; with smoothed ones the polisher took for ever."""
+    risk = RobustRisk.of(Problem(loss, domain, 2.0), budget=Perturbation("l2", 0.1))
+    rows = np.array([[0.0, 0.0, 1.0]] + 3 * [[-math.sqrt(0.5), -math.sqrt(0.5), 1.0]])
+    objective = risk.objective(rows)
+    assert minimise(objective, 20 * objective.least_radius).passes < 5000
