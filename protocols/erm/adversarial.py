@@ -127,7 +127,7 @@ class RobustERM(Kinked):
 
     @property
     def width(self) -> float:
-        return 1.0
+        return min(1.0, self.domain.radius)
 
     def ramped(self, width: float) -> LinearLoss:
         """phi, with a ramp of this width for its kink."""
