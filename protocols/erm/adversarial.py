@@ -188,7 +188,7 @@ class RobustERM(Kinked):
 
     def _worst(self, w: Floats) -> Floats:
         """Nearly the worst perturbation: in a small domain a smoothed one is too far from it."""
-        return self.budget.smoothed(w, max(_SHARP * float(np.linalg.norm(w)), 1e-300))[1]
+        return self.budget.smoothed(w, max(_SHARP * float(np.linalg.norm(w)), 1e-90))[1]
 
     def _gap(self, w: Floats, at: Floats) -> float:
         held = float(at @ w)

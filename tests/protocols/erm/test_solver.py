@@ -424,7 +424,7 @@ def test_adversarial_rows_on_their_kinks_are_certified_in_few_passes(monkeypatch
         (Hinge(), L2Ball(2, 1e-12)),
     ],
 )
-def test_adversarial_rows_in_a_small_domain_are_certified_in_few_passes(loss, domain):
+def test_adversarial_rows_in_a_small_domain_need_no_polish(loss, domain):
     """The perturbation alone decides there; with smoothed ones the polisher took for ever."""
     risk = RobustRisk.of(Problem(loss, domain, 2.0), budget=Perturbation("l2", 0.1))
     pulled = np.array([[0.0, 0.0, 1.0]] + 3 * [[-math.sqrt(0.5), -math.sqrt(0.5), 1.0]])
@@ -433,4 +433,4 @@ def test_adversarial_rows_in_a_small_domain_are_certified_in_few_passes(loss, do
     )
     for rows in (pulled, inside) if isinstance(domain, L2Ball) else (pulled,):
         objective = risk.objective(rows)
-        assert minimise(objective, 20 * objective.least_radius).passes < 5000
+        assert not minimise(objective, 20 * objective.least_radius).polished
