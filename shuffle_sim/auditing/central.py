@@ -11,7 +11,7 @@ import numpy as np
 from shuffle_sim.arrays import Floats
 from shuffle_sim.auditing.calls import value_of
 from shuffle_sim.auditing.curated import Runs
-from shuffle_sim.auditing.empirical import DOUBT, best_threshold, gaussian_estimate
+from shuffle_sim.auditing.empirical import DOUBT, best_threshold, exact_odds, gaussian_estimate
 from shuffle_sim.auditing.plan import FALSE_ALARM, Check, UncheckedError, checked
 from shuffle_sim.auditing.release_law import check_distance, check_release, odds
 from shuffle_sim.data.persons import population_for
@@ -39,6 +39,8 @@ class CentralAudit:
         delta: at which both hold.
         repeats: draws of each table.
         gaussian: whether the bound assumes that the pair is Gaussian; else Clopper-Pearson.
+        exact: whether the bound assumes that noise has the law that is charged, which a check holds
+            it to.
         checks: the first release against what it states, and the game; the false-alarm rate of all
             is 1e-6.
     """
@@ -48,6 +50,7 @@ class CentralAudit:
     delta: float
     repeats: int
     gaussian: bool = False
+    exact: bool = False
     checks: tuple[Check, ...] = ()
 
     @property
@@ -79,6 +82,7 @@ def audit_central(
     their odds. Where a law is not known, it weighs numbers by how far apart the tables' means are
     in the first half of the draws. The odds are bounded by thresholds (Clopper and Pearson 1934).
     Where all noise is Gaussian, the distance of the pair is estimated: that reaches any delta.
+    Where all odds are exact, what is above odds of e^t on one table is e^t times as likely there.
 
     Beside the game, the first release is held against what it states: how far the statistics of the
     tables are apart, and the law of the noise, which is that of the event that is charged. Then the
@@ -109,7 +113,8 @@ def audit_central(
     if not alike or (first != second).reshape(len(first), -1).any(axis=1).sum() != 1:
         raise ParameterError("second", second.shape, "the first table with one row replaced")
     games, played = _played(algorithm, (first, second), repeats, entropy_of(seed))
-    half, ledger = len(played[0]) // 2, games[0].ledger
+    ledger, repeated = games[0].ledger, len(played[0])
+    half = repeated // 2
     claimed = ledger.guarantee(delta).epsilon if epsilon is None else epsilon
     gaussian = all(theorem_of(type(each.event)).near_gaussian for each in ledger.charges)
     if all(score is not None for side in played for _, score in side):
@@ -126,10 +131,14 @@ def audit_central(
             half = 0
     bound = gaussian_estimate if gaussian else best_threshold
     # What is shown may be wrong once in 10^4; what fails an audit only by its share of 1e-6.
-    found, sure = (bound(low[half:], high[half:], delta, each) for each in (DOUBT, FALSE_ALARM / 4))
+    low, high = low[half:], high[half:]
+    exact = not gaussian and all(one.exact for one in games)
+    found, sure = (bound(low, high, delta, each) for each in (DOUBT / (1 + exact), FALSE_ALARM / 4))
+    if exact:
+        found = max(found, exact_odds(low, high, delta, DOUBT / 2))
     game = Check("the game refutes no claim", sure <= claimed)
     checks = (*_checks(games), *_of_runs(algorithm, first, second, options, thorough), game)
-    return CentralAudit(claimed, max(0.0, found), delta, len(low), gaussian, checks)
+    return CentralAudit(claimed, max(0.0, found), delta, repeated, gaussian, exact, checks)
 
 
 def _played(
@@ -208,6 +217,7 @@ class _Game:
 
     Attributes:
         ledger: what the last run charged.
+        exact: whether the odds of all that was released are.
         drawn: what was first released in every run.
         later: by place, some later releases, as they were planned in the first run; and value and
             release of those that were planned alike in every run.
@@ -226,7 +236,7 @@ class _Game:
                 "algorithm", type(algorithm).__name__, "one that releases something"
             )
         self._first = release, *self._values(release)  # the same in every run
-        self.ledger = PrivacyLedger()
+        self.ledger, self.exact = PrivacyLedger(), True
         self.drawn: list[Any] = []
         self.later: dict[int, tuple[Release, list[tuple[Any, Any]]]] = {}
 
@@ -260,8 +270,11 @@ class _Game:
                 if alike and len(seen_before) < _KEPT:
                     seen_before.append((value, released))
             if score is not None:
-                more = odds(release, value, other, released)
-                score = None if more is None else score + more
+                if (speaks := odds(release, value, other, released)) is None:
+                    score, self.exact = None, False
+                else:
+                    score += speaks[0]
+                    self.exact &= speaks[1]
             state = algorithm.update(state, released)
             seen.append(np.ravel(np.asarray(released, float)))
             index += 1

@@ -12,7 +12,7 @@ from shuffle_sim.privacy.bounds.gaussian import epsilon_gdp
 
 DOUBT = 1e-4
 """With what probability a bound is wrong, where nothing else is said."""
-_NUMBERS, _OVERHEAD = 30_000_000, 7_500  # users' numbers in whole runs; a round counts as so many
+_TAILS = 40  # thresholds
 
 
 def clopper_pearson(
@@ -48,6 +48,30 @@ def best_threshold(
         tests, key=lambda test: clopper_pearson(test[0][:half], test[1][:half], test[2], delta)
     )
     return max(0.0, clopper_pearson(a[half:], b[half:], t, delta, doubt))
+
+
+def exact_odds(low: NDArray[Any], high: NDArray[Any], delta: float, doubt: float = DOUBT) -> float:
+    """epsilon that exact odds show: an event of odds t at least is e^t times as likely.
+
+    So only the likely side is bounded by draws (Clopper and Pearson), for some thresholds at once.
+    What is assumed, not tested here, is the law that the odds are of; an audit tests it by itself.
+
+    Args:
+        low: logarithms of the odds of the second table over the first, of draws on the first.
+        high: the same, of draws on the second.
+        delta: at which the bound holds.
+        doubt: with what probability it may be wrong.
+    """
+    alpha, best = doubt / (2 * _TAILS), 0.0
+    for odds in (high, -low):
+        for hits in np.unique(np.geomspace(1, len(odds), _TAILS).astype(int)):
+            # The number of draws above is fixed here, not the threshold: the bound is that of an
+            # order statistic, which has the same law (Wilks 1941).
+            likely = scipy.stats.beta.ppf(alpha, hits, len(odds) - hits + 1)
+            if likely > delta:
+                threshold = float(np.partition(odds, -hits)[-hits])
+                best = max(best, threshold + math.log1p(-delta / likely))
+    return best
 
 
 def gaussian_estimate(

@@ -117,29 +117,33 @@ def _added(release: Release, value: Any, released: Any) -> tuple[Any, Floats]:
     return release.event, np.ravel(np.asarray(released, float) - np.asarray(value, float)) / size
 
 
-def odds(release: Release, value: Any, other: Any, released: Any) -> float | None:
-    """How a release speaks for another value: the log-likelihood ratio, or nearly; None: unknown.
+def odds(release: Release, value: Any, other: Any, released: Any) -> tuple[float, bool] | None:
+    """How a release speaks for another value, and whether exactly; None: unknown.
 
-    A constant may be missing: attackers compare runs.
+    Exactly is the log-likelihood ratio of the law that is charged. Else it is nearly that, or a
+    constant may be missing: attackers compare runs.
     """
     mechanism, size = release.mechanism, release.sensitivity.value
     if isinstance(mechanism, Exponential):
-        gain = np.asarray(other, float) - np.asarray(value, float)
-        return float(mechanism.epsilon / size * gain[int(released)])
+        mine, others = (mechanism.epsilon / size * np.asarray(x, float) for x in (value, other))
+        mine, others = (each - scipy.special.logsumexp(each) for each in (mine, others))
+        return float(others[int(released)] - mine[int(released)]), True
     if (speaks := getattr(mechanism, "odds", None)) is not None:
-        return float(speaks(value, other, size, released))
+        return float(speaks(value, other, size, released)), False
     (event, one), (_, two) = (_added(release, each, released) for each in (value, other))
     if event is None:
         return None
+    noise = isinstance(mechanism, Noise)  # else it may not be all that is released
     if isinstance(event, GammaEvent):
-        return float(event.rate * (np.linalg.norm(one) - np.linalg.norm(two)))
+        return float(event.rate * (np.linalg.norm(one) - np.linalg.norm(two))), noise
     if isinstance(event, LaplaceEvent | PureEvent):
-        return float(np.abs(one).sum() - np.abs(two).sum())
+        rate = getattr(event, "rate", 1.0)  # of a grid's noise the scale is unknown
+        found = float(rate * (np.abs(one).sum() - np.abs(two).sum()))
+        return found, noise and isinstance(event, LaplaceEvent)
+    wide = getattr(event, "noise_multiplier", 0.0)
     if isinstance(mechanism, Noise):  # of one coordinate; some know all of theirs only
         wide = mechanism.spread(one.size) / math.sqrt(one.size)
-    else:
-        wide = event.noise_multiplier
-    return float((one**2 - two**2).sum() / 2 / max(wide, 1e-300) ** 2)
+    return float((one**2 - two**2).sum() / 2 / max(wide, 1e-300) ** 2), False
 
 
 def _tested(

@@ -39,10 +39,10 @@ from protocols.problems.instances import neighbours
 from shuffle_sim import ParameterError, Privacy
 from shuffle_sim.auditing import audit_central, central
 from shuffle_sim.auditing.conformance import LawError
-from shuffle_sim.auditing.release_law import check_distance, check_release
+from shuffle_sim.auditing.release_law import check_distance, check_release, odds
 from shuffle_sim.cli.app import app
 from shuffle_sim.privacy.bounds import gaussian, paper
-from shuffle_sim.privacy.mechanisms import Gaussian, L2Laplace, Laplace
+from shuffle_sim.privacy.mechanisms import Exponential, Gaussian, L2Laplace, Laplace
 from shuffle_sim.protocol.release import Sensitivity
 
 # Printed defects
@@ -401,3 +401,26 @@ def test_laplace_noise_is_held_to_the_law_of_its_event(wide):
     else:
         with pytest.raises(LawError):
             check_release(release, [value] * 6000, drawn, 1e-6)
+
+
+@pytest.mark.parametrize("scale", [1.0, 2.0])
+@pytest.mark.parametrize("mechanism", [Laplace(1.0), L2Laplace(1.0, 3), Exponential(1.0)])
+def test_odds_that_are_exact_average_to_one(mechanism, scale):
+    """The mean of e^odds is 1 under the law they are of (Hoeffding: 1e-6). Power: odds twice."""
+    made = CentralSum.calibrated(n=9, d=3, privacy=Privacy(1.0))
+    sensitivity = Sensitivity(1.0, mechanism.norm, "stated")
+    planned = made.plan(made.init())
+    release = dataclasses.replace(planned, mechanism=mechanism, sensitivity=sensitivity)
+    rng, value, other = np.random.default_rng(5), np.zeros(3), np.array([0.0, 1.0, 0.0])
+    drawn = (mechanism.sample(value, 1.0, rng) for _ in range(20_000))
+    found = [odds(release, value, other, each) for each in drawn]
+    assert all(exact for _, exact in found)
+    mean = np.exp([scale * each for each, _ in found]).mean()
+    assert (abs(mean - 1) < 0.05) == (scale == 1)
+
+
+def test_odds_of_noise_in_an_objective_are_not_exact():
+    kind, problem, privacy, given, _ = OURS["objective"]
+    made = kind.calibrated(n=N, problem=problem, privacy=privacy, **given)
+    found = audit_central(made, *tables(kind, problem), repeats=1000, seed=3)
+    assert not found.exact

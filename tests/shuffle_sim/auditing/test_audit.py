@@ -32,7 +32,7 @@ from shuffle_sim.auditing.audit import audit, others
 from shuffle_sim.auditing.canaries import canaries, whole_runs
 from shuffle_sim.auditing.checks import Checks
 from shuffle_sim.auditing.conformance import LawError
-from shuffle_sim.auditing.empirical import gaussian_estimate
+from shuffle_sim.auditing.empirical import exact_odds, gaussian_estimate
 from shuffle_sim.auditing.plan import plan_of
 from shuffle_sim.auditing.scores import ranked
 from shuffle_sim.auditing.sequences import check_places
@@ -120,6 +120,18 @@ def test_a_gaussian_estimate_is_a_bound_as_often_as_it_says(parts, scale):
         found = gaussian_estimate(low, low + mu * width / parts, 1e-4, doubt=0.1)
         above += found > epsilon_gdp(1e-4, mu)
     assert (above > 200) if scale < 1 else (above < 70)  # 40 on average at most: 1e-6
+
+
+@pytest.mark.parametrize("far", [1.0, 1.3])
+@pytest.mark.parametrize("delta", [0.001, 0.05])
+def test_exact_odds_give_a_bound_as_often_as_they_say(delta, far):
+    """At confidence 0.9: above the truth 20 times at most, of 200. Power: ends 30 % farther."""
+    rng, mu, above = np.random.default_rng(1), 0.8, 0
+    for _ in range(200):
+        low = far * mu * (rng.normal(size=1000) - far * mu / 2)
+        found = exact_odds(low, low + (far * mu) ** 2, delta, doubt=0.1)
+        above += found > epsilon_gdp(delta, mu)
+    assert (above > 60) if far > 1 else (above < 45)  # 1e-6
 
 
 @pytest.mark.full
