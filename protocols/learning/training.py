@@ -25,12 +25,11 @@ from shuffle_sim.errors import ParameterError, one_of
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.planner import SumSpec
 from shuffle_sim.privacy.trust import Trust
-from shuffle_sim.protocol.encodings import SANE_BITS, at_least, choose, usual_ratio
+from shuffle_sim.protocol.encodings import FACTORS, SANE_BITS, at_least, choose, usual_ratio
 
 _OF_TRAINER = ("radius", "ridge", "norm_bound")
 SELECTABLE = (*_OF_TRAINER, "rounds", "eta", "smoothing")
 """Parameters among whose values a paid selection chooses."""
-_RATIOS = (1.0, 1.2, 1.5, 2.0, 3.0)
 _PASSES, _CREEP = 12, 1.01  # of the search for a noise ratio that fits the bits
 _HYPER = ("calibrated", "paper")
 DESCENTS = {Unit.RECORD: "shuffle-gd", Unit.PERSON: "user-level-gd"}
@@ -213,7 +212,7 @@ class Trainer(Model):
             return made(ratio) if self.noise_ratio is not None else at_least(made, ratio)
         # With few users noise near the central Gaussian's takes up to millions of bits.
         tried = []
-        for factor in _RATIOS:
+        for factor in FACTORS:
             tried.append(made(factor * ratio))
             bits = [mean.sum.bits for mean, _ in _means(tried[-1])]
             if factor > 1:

@@ -13,7 +13,8 @@ NOISE_RATIO = 1.05
 """Where neither a noise ratio nor bits are given, and it takes no more than SANE_BITS."""
 SANE_BITS = 100
 """Per user, coordinate and round: more is not taken for a little less noise."""
-_RATIOS = (1.0, 1.2, 1.5, 2.0, 3.0)  # times the least
+FACTORS = (1.0, 1.05, 1.1, 1.2, 1.5, 2.0, 3.0)
+"""Times the least noise ratio, where that takes too many bits or cannot be had."""
 _Made = TypeVar("_Made")
 
 
@@ -67,14 +68,14 @@ def at_least(make: Callable[[float], _Made], ratio: float) -> _Made:
     Raises:
         ParameterError: of `make`, where no ratio up to three times as large can be had.
     """
-    for factor in _RATIOS[:-1]:
+    for factor in FACTORS[:-1]:
         try:
             return make(factor * ratio)
         except ParameterError as why:
             # Anything else that is refused would be refused at every ratio.
             if why.parameter != "noise_ratio":
                 raise
-    return make(_RATIOS[-1] * ratio)
+    return make(FACTORS[-1] * ratio)
 
 
 def sane(spec: SumSpec, scalar: bool = False) -> tuple[str, Plan]:
@@ -88,7 +89,7 @@ def sane(spec: SumSpec, scalar: bool = False) -> tuple[str, Plan]:
         ParameterError: what is asked for cannot be had.
     """
     least, tried, refused = usual_ratio(None, spec.honest / spec.n), [], []
-    for factor in _RATIOS:
+    for factor in FACTORS:
         try:
             tried.append(choose(spec, factor * least, scalar=scalar))
         except ParameterError as why:
