@@ -11,7 +11,13 @@ import numpy as np
 from shuffle_sim.arrays import Floats
 from shuffle_sim.auditing.calls import value_of
 from shuffle_sim.auditing.curated import Runs
-from shuffle_sim.auditing.empirical import DOUBT, best_threshold, exact_odds, gaussian_estimate
+from shuffle_sim.auditing.empirical import (
+    DOUBT,
+    best_threshold,
+    exact_odds,
+    gaussian_distance,
+    gaussian_estimate,
+)
 from shuffle_sim.auditing.plan import FALSE_ALARM, Check, UncheckedError, checked
 from shuffle_sim.auditing.release_law import check_distance, check_release, odds
 from shuffle_sim.data.persons import population_for
@@ -27,6 +33,8 @@ _LATER = 4  # later releases whose noise is looked at
 _MORE, _SECONDS = 10, 2.0  # times as many draws, while there is time
 _FEWEST, _LONGEST = 300, 30.0  # draws of long runs, and seconds of them
 _KEPT = 6000  # draws that are held to a law
+_Odds = tuple[float, float]
+"""How releases speak for the other table: those that are nearly Gaussian, and all others."""
 
 
 @dataclass(frozen=True)
@@ -117,9 +125,12 @@ def audit_central(
     half = repeated // 2
     claimed = ledger.guarantee(delta).epsilon if epsilon is None else epsilon
     gaussian = all(theorem_of(type(each.event)).near_gaussian for each in ledger.charges)
+    exact = False
     if all(score is not None for side in played for _, score in side):
-        low, high = (np.array([score for _, score in side], float) for side in played)
-        high, half = -high, 0  # of the second table: how it speaks for itself
+        ends = [np.array([score for _, score in side], float) for side in played]
+        ends[1], half = -ends[1], 0  # of the second table: how it speaks for itself
+        low, high = (each.sum(axis=1) for each in ends)
+        exact = not gaussian and not any(one.rough for one in games)
     else:
         draws = _padded([[numbers for numbers, _ in side] for side in played])
         apart = draws[1][:half].mean(axis=0) - draws[0][:half].mean(axis=0)
@@ -132,10 +143,11 @@ def audit_central(
     bound = gaussian_estimate if gaussian else best_threshold
     # What is shown may be wrong once in 10^4; what fails an audit only by its share of 1e-6.
     low, high = low[half:], high[half:]
-    exact = not gaussian and all(one.exact for one in games)
     found, sure = (bound(low, high, delta, each) for each in (DOUBT / (1 + exact), FALSE_ALARM / 4))
     if exact:
-        found = max(found, exact_odds(low, high, delta, DOUBT / 2))
+        (near, law), (others, others_law) = (each.T for each in ends)
+        mu = gaussian_distance(near, others, DOUBT / 4)
+        found = max(found, exact_odds(law, others_law, delta, DOUBT / 4, mu))
     game = Check("the game refutes no claim", sure <= claimed)
     checks = (*_checks(games), *_of_runs(algorithm, first, second, options, thorough), game)
     return CentralAudit(claimed, max(0.0, found), delta, repeated, gaussian, exact, checks)
@@ -143,7 +155,7 @@ def audit_central(
 
 def _played(
     algorithm: CentralAlgorithm[Any], rows: tuple[Floats, Floats], repeats: int, entropy: Any
-) -> "tuple[list[_Game], list[list[tuple[Floats, float | None]]]]":
+) -> "tuple[list[_Game], list[list[tuple[Floats, _Odds | None]]]]":
     """The games of both tables, and what each draw showed of its own."""
     games: list[_Game] = []
     tables = [population_for(algorithm.unit, x, algorithm.most_records) for x in rows]
@@ -151,7 +163,7 @@ def _played(
         if isinstance(table, InMemory):
             algorithm.check(table.array)
         games.append(_Game(algorithm, table, other))
-    played: list[list[tuple[Floats, float | None]]] = [[], []]
+    played: list[list[tuple[Floats, _Odds | None]]] = [[], []]
     began = time.process_time()
     for index in range(_MORE * repeats):
         spent = time.process_time() - began
@@ -217,7 +229,7 @@ class _Game:
 
     Attributes:
         ledger: what the last run charged.
-        exact: whether the odds of all that was released are.
+        rough: whether some odds are neither nearly Gaussian nor exact.
         drawn: what was first released in every run.
         later: by place, some later releases, as they were planned in the first run; and value and
             release of those that were planned alike in every run.
@@ -236,7 +248,7 @@ class _Game:
                 "algorithm", type(algorithm).__name__, "one that releases something"
             )
         self._first = release, *self._values(release)  # the same in every run
-        self.ledger, self.exact = PrivacyLedger(), True
+        self.ledger, self.rough = PrivacyLedger(), False
         self.drawn: list[Any] = []
         self.later: dict[int, tuple[Release, list[tuple[Any, Any]]]] = {}
 
@@ -245,10 +257,10 @@ class _Game:
         """The first release, and its value before noise."""
         return self._first[:2]
 
-    def play(self, rng: np.random.Generator) -> tuple[Floats, float | None]:
+    def play(self, rng: np.random.Generator) -> tuple[Floats, _Odds | None]:
         """All numbers that one run releases, in order; and how they speak for the other table."""
         algorithm, index, seen = self._algorithm, 0, []
-        score: float | None = 0.0
+        near, law, known = 0.0, 0.0, True
         self.ledger, state = PrivacyLedger(), algorithm.init()
         opened: dict[int, int] = {}
         release: Release | None
@@ -269,18 +281,19 @@ class _Game:
                 alike = (planned.event, planned.sensitivity) == (release.event, release.sensitivity)
                 if alike and len(seen_before) < _KEPT:
                     seen_before.append((value, released))
-            if score is not None:
-                if (speaks := odds(release, value, other, released)) is None:
-                    score, self.exact = None, False
+            if known and (speaks := odds(release, value, other, released)) is not None:
+                if release.event is not None and theorem_of(type(release.event)).near_gaussian:
+                    near += speaks[0]
                 else:
-                    score += speaks[0]
-                    self.exact &= speaks[1]
+                    law, self.rough = law + speaks[0], self.rough or not speaks[1]
+            else:
+                known = False
             state = algorithm.update(state, released)
             seen.append(np.ravel(np.asarray(released, float)))
             index += 1
             if (release := algorithm.plan(state)) is not None:
                 value, other = self._values(release)
-        return np.concatenate(seen), score
+        return np.concatenate(seen), (near, law) if known else None
 
     def _values(self, release: Release) -> tuple[Any, Any]:
         """Before noise, of both tables."""

@@ -8,11 +8,12 @@ import numpy as np
 import scipy  # parts by attribute: they load when used
 from numpy.typing import NDArray
 
-from shuffle_sim.privacy.bounds.gaussian import epsilon_gdp
+from shuffle_sim.privacy.bounds.gaussian import delta_gdp, epsilon_gdp
 
 DOUBT = 1e-4
 """With what probability a bound is wrong, where nothing else is said."""
 _TAILS = 40  # thresholds
+_NEAREST = 1e-6  # a distance below which no epsilon is computed
 
 
 def clopper_pearson(
@@ -50,17 +51,25 @@ def best_threshold(
     return max(0.0, clopper_pearson(a[half:], b[half:], t, delta, doubt))
 
 
-def exact_odds(low: NDArray[Any], high: NDArray[Any], delta: float, doubt: float = DOUBT) -> float:
+def exact_odds(
+    low: NDArray[Any],
+    high: NDArray[Any],
+    delta: float,
+    doubt: float = DOUBT,
+    mu: float = 0.0,
+) -> float:
     """epsilon that exact odds show: an event of odds t at least is e^t times as likely.
 
     So only the likely side is bounded by draws (Clopper and Pearson), for some thresholds at once.
-    What is assumed, not tested here, is the law that the odds are of; an audit tests it by itself.
+    Beside it a Gaussian pair may be seen, of independent noise. What is assumed, not tested here,
+    is the law that the odds are of; an audit tests it by itself.
 
     Args:
         low: logarithms of the odds of the second table over the first, of draws on the first.
         high: the same, of draws on the second.
         delta: at which the bound holds.
         doubt: with what probability it may be wrong.
+        mu: distance of the Gaussian pair, from below.
     """
     alpha, best = doubt / (2 * _TAILS), 0.0
     for odds in (high, -low):
@@ -70,14 +79,26 @@ def exact_odds(low: NDArray[Any], high: NDArray[Any], delta: float, doubt: float
             likely = scipy.stats.beta.ppf(alpha, hits, len(odds) - hits + 1)
             if likely > delta:
                 threshold = float(np.partition(odds, -hits)[-hits])
-                best = max(best, threshold + math.log1p(-delta / likely))
+                best = max(best, threshold + _beside(mu, delta / likely))
     return best
+
+
+def _beside(mu: float, delta: float) -> float:
+    """epsilon of a Gaussian pair; below 0 where it is nearer than delta."""
+    near = delta_gdp(0.0, mu) <= delta if mu > _NEAREST else True
+    return math.log1p(-delta) if near else epsilon_gdp(delta, mu)
 
 
 def gaussian_estimate(
     low: NDArray[Any], high: NDArray[Any], delta: float, doubt: float = DOUBT
 ) -> float:
-    """epsilon of the Gaussian pair that pairs of samples show: means apart, over the spread.
+    """epsilon of the Gaussian pair of `gaussian_distance`, at delta."""
+    mu = gaussian_distance(low, high, doubt)
+    return epsilon_gdp(delta, mu) if mu > _NEAREST else 0.0
+
+
+def gaussian_distance(low: NDArray[Any], high: NDArray[Any], doubt: float = DOUBT) -> float:
+    """mu of the Gaussian pair that pairs of samples show: means apart, over the spread.
 
     Samples of a pair may share their randomness: what is between their means is then known well.
     The spread is that of whole samples, or that of their parts added up, whichever is less: with
@@ -88,8 +109,7 @@ def gaussian_estimate(
     Args:
         low: samples of one end, (samples,), or by their parts, (samples, parts).
         high: of the other end.
-        delta: at which the bound holds.
-        doubt: with what probability it may be wrong.
+        doubt: with what probability the distance may be less.
     """
     # One for the means, two ends by two estimates of the spread.
     alpha, size = doubt / 5, len(low)
@@ -103,8 +123,7 @@ def gaussian_estimate(
     )
     if spread == 0:
         return math.inf if apart > 0 else 0.0
-    mu = apart / math.sqrt(spread)
-    return epsilon_gdp(delta, mu) if mu > 1e-6 else 0.0
+    return max(0.0, apart / math.sqrt(spread))
 
 
 def _most_variance(samples: NDArray[Any], alpha: float) -> float:

@@ -129,7 +129,8 @@ def odds(release: Release, value: Any, other: Any, released: Any) -> tuple[float
         mine, others = (each - scipy.special.logsumexp(each) for each in (mine, others))
         return float(others[int(released)] - mine[int(released)]), True
     if (speaks := getattr(mechanism, "odds", None)) is not None:
-        return float(speaks(value, other, size, released)), False
+        told: tuple[float, bool] = speaks(value, other, size, released)
+        return told
     (event, one), (_, two) = (_added(release, each, released) for each in (value, other))
     if event is None:
         return None

@@ -6,6 +6,7 @@ pure privacy. Docs: theory, Output perturbation, "Gibbs mechanism".
 
 import math
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any, ClassVar
@@ -13,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.central.record.gridded import Chart, Gridded
+from protocols.central.record.gridded import FEW, POINTS, Chart, Gridded
 from protocols.erm.cells import (
     RowsMean,
     demand_boxes,
@@ -109,10 +110,18 @@ class Density(Mechanism[Floats]):
             return draw_in_boxes(rng, value, k * _ROUNDINGS)
         return draw(rng, value, k)
 
-    def odds(self, value: Any, other: Any, sensitivity: float, released: Floats) -> float:
-        """For audits: how far a draw speaks for another value, but for a constant."""
+    def odds(
+        self, value: Any, other: Any, sensitivity: float, released: Floats
+    ) -> tuple[float, bool]:
+        """For audits: how a draw speaks for another value; exactly with up to two coordinates.
+
+        With more a constant is missing.
+        """
         k = self.sharpness(value.strong_convexity, sensitivity)
-        return float(k * (value.value(released) - other.value(released)))
+        if value.d > 2:
+            return float(k * (value.value(released) - other.value(released))), False
+        gain, mean = _gain(value, other, k)
+        return float(gain(released[None])[0]) - mean, True
 
     def uniform(
         self, value: Any, sensitivity: float, released: Floats, rng: np.random.Generator
@@ -144,7 +153,7 @@ def _log_density(objective: ERM | RowsMean, k: float, near: Floats, points: Floa
 
 
 @lru_cache(maxsize=4)
-def _gridded(objective: ERM | RowsMean, k: float) -> Gridded:
+def _gridded(objective: ERM | RowsMean, k: float, many: int = POINTS) -> Gridded:
     near, reach = objective.domain.center, math.inf
     if isinstance(objective, ERM):
         near = _near(objective, k)
@@ -152,7 +161,21 @@ def _gridded(objective: ERM | RowsMean, k: float) -> Gridded:
         # sees nothing.
         reach = 9 / math.sqrt(k * objective.strong_convexity)
     log = partial(_log_density, objective, k, near)
-    return Gridded(Chart(objective.domain, near, reach), log, objective.d)
+    return Gridded(Chart(objective.domain, near, reach), log, objective.d, many)
+
+
+@lru_cache(maxsize=4)
+def _gain(
+    value: ERM | RowsMean, other: ERM | RowsMean, k: float
+) -> tuple[Callable[[Floats], Floats], float]:
+    """By how much e^(-k F') is above e^(-k F), but for a constant; and ln of its mean under F."""
+    near = _near(value, k) if isinstance(value, ERM) else value.domain.center
+
+    def gain(points: Floats) -> Floats:
+        found = (_log_density(each, k, near, points) for each in (other, value))
+        return np.subtract(*found)
+
+    return gain, _gridded(value, k, FEW).log_mean(gain)
 
 
 @dataclass(frozen=True)
