@@ -12,11 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from protocols import CentralSum
+from protocols import CentralSum, SaddleERM
 from protocols.comparison.named import named_protocol
+from protocols.erm import Grouped
 from protocols.learning.training import Trainer
-from protocols.problems import Linear
-from protocols.problems.instances import crossed
+from protocols.problems import L2Ball, Linear, Problem
+from protocols.problems.instances import crossed, leaning, neighbours
+from shuffle_sim.arrays import Floats
 from shuffle_sim.auditing import audit_central
 from shuffle_sim.auditing.asked import Asked
 from shuffle_sim.auditing.bench import LAW, of_categories
@@ -30,6 +32,8 @@ from shuffle_sim.registry import loaded, registered
 USERS, PRIVACY = 1000, Privacy(1.0, 1e-6)
 REPEATS = 1000
 RECORDS = 4  # of a person
+LEAN = 12.0
+"""Rows that pull, times epsilon: an exponential mechanism is at the other end once in e^6 draws."""
 MORE: tuple[dict[str, Any], ...] = ({}, {"intercept": 0.5}, {"ridge": 0.5})
 """Options that some algorithms need."""
 LOSSES = Linear(), "hinge", "logistic"
@@ -57,10 +61,33 @@ def of_shuffle(name: str) -> dict[str, Any]:
     return {"proven": stated_epsilon(made), "exact": exact, "empirical": seen.epsilon()}
 
 
+class Sides(Linear):
+    """The linear loss of two classes."""
+
+    classification = True
+
+
+def more_tables(d: int) -> dict[str, tuple[Floats, Floats]]:
+    """Beside a trainer's: those that are hard for one kind of mechanism."""
+    pulls = {"leaning": round(LEAN / PRIVACY.epsilon), "pulled": USERS - 1}
+    found = {which: leaning(USERS, d, many) for which, many in pulls.items()}
+    return found | ({"crossed": crossed(USERS)} if d == 2 else {})
+
+
 def of_curator(name: str) -> dict[str, Any]:
     """A curator's algorithm: the membership game, on the hardest of the tables tried."""
-    if name == "central-sum":
-        made: Any = CentralSum.calibrated(n=USERS, d=2, privacy=PRIVACY)
+    made: Any
+    tables: dict[str, Any]
+    if name == "saddle-erm":  # one row is a group of its own
+        problem = Problem(Grouped(Sides(), 2), L2Ball(2, 20.0))
+        made = SaddleERM.calibrated(n=USERS, problem=problem, privacy=PRIVACY)
+        groups = np.minimum(np.arange(USERS), 1)
+        tables = {
+            which: tuple(np.column_stack([rows, groups]) for rows in pair)
+            for which, pair in (neighbours(USERS, 2) | more_tables(2)).items()
+        }
+    elif name == "central-sum":
+        made = CentralSum.calibrated(n=USERS, d=2, privacy=PRIVACY)
         rows = np.zeros((USERS, 2))
         rows[0, 0] = 1.0
         tables = {"opposite": (rows, -rows)}
@@ -75,8 +102,8 @@ def of_curator(name: str) -> dict[str, Any]:
                 if (loss, more) == (LOSSES[-1], MORE[-1]):
                     raise error from None
         tables = trainer.neighbours(USERS)
-        if records is None and trainer.d == 2:
-            tables["crossed"] = crossed(USERS)
+        if records is None:
+            tables |= more_tables(trainer.d)
     found = {
         which: audit_central(made, *pair, repeats=REPEATS, seed=1) for which, pair in tables.items()
     }

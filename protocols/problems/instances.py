@@ -125,6 +125,18 @@ def crossed(n: int) -> tuple[Floats, Floats]:
     return _replaced(pulled, [0.0, 1.0]), _replaced(pulled, [0.0, -1.0])
 
 
+def leaning(n: int, d: int, pulls: int) -> tuple[Floats, Floats]:
+    """The opposite rows, beside so many that pull to one side; all others are zeros.
+
+    With few pulls a draw of density ~ e^(-k F) lies rarely, not never, where the two rows tell it
+    most. With n - 1 the row of the second table is the one of the largest loss: it has all the
+    weight that a tilt gives.
+    """
+    others = np.zeros((n, d + 1))
+    others[:, -1], others[1 : pulls + 1, 0] = 1.0, 1.0
+    return _replaced(others, [1.0]), _replaced(others, [-1.0])
+
+
 def _replaced(rows: Floats, features: list[float]) -> Floats:
     """With other features in the first row."""
     found = rows.copy()
