@@ -233,6 +233,26 @@ def test_audits_see_uniform_numbers(domain, k):
     assert found == pytest.approx(0.0, abs=1e-12)
 
 
+@pytest.mark.parametrize("domain", [L2Ball(1, 3.0), L2Ball(2, 3.0), Box(2, -1.0, 3.0)])
+@pytest.mark.full
+def test_odds_of_draws_average_to_one(domain):
+    """The mean of e^odds is 1 (Hoeffding: 1e-6). Power: without the constant it is far off."""
+    x = np.tile(np.eye(1, domain.d), (30, 1))
+    rows = np.column_stack([x, np.ones(30)])
+    other = rows.copy()
+    other[0, :-1] *= -1
+    risk, changed = (RowsMean(Hinge(), each, 0.0, domain) for each in (rows, other))
+    k, count = 5.0, 6000
+    odds = [ExponentialDraw(k).odds(risk, changed, 1.0, each) for each in draws(risk, k, count)]
+    assert all(exact for _, exact in odds)
+    found = np.exp([each for each, _ in odds])
+    # Margins are 3 at most, so two hinges are 4 apart, of 30 rows.
+    limit = 2 * np.sinh(2 * k * 4 / 30) * np.sqrt(np.log(2e6) / (2 * count))
+    assert abs(found.mean() - 1) < limit
+    plain = [k * (risk.value(each) - changed.value(each)) for each in draws(risk, k, count)]
+    assert abs(np.exp(plain).mean() - 1) > limit
+
+
 @pytest.mark.parametrize("loss", [Absolute(), Huber(threshold=0.5)])
 def test_no_label_takes_the_digits_of_other_rows(loss):
     """Neighbours' potentials are at most 2 L D/n apart; by plain means they are further apart."""
