@@ -6,10 +6,10 @@ from collections.abc import Callable
 import numpy as np
 import scipy
 
-from protocols.erm.objective import Kinked, Objective
+from protocols.erm.objective import UNIT, Kinked, Objective
 from protocols.erm.solver.certificate import WIDTHS
 from protocols.erm.solver.first_order import nearly
-from protocols.problems.domains import L2Ball, RealSpace
+from protocols.problems.domains import Box, L2Ball, RealSpace, Simplex
 from shuffle_sim.arrays import Floats
 
 _STEPS, _TRIES, _SECULAR = 200, 40, 60
@@ -48,9 +48,11 @@ def lbfgs(objective: Objective, radius: float, w: Floats, rng: np.random.Generat
 
 
 def _within(objective: Objective, radius: float, w: Floats, near: float) -> Floats:
-    """Over R^d; then, if the domain is a ball that excludes that, on its border to `near`."""
-    free = _descend(objective, radius, w, 0.0, np.zeros_like(w))
+    """Over R^d; if the domain is a ball that excludes that, on its border to `near`."""
     ball = objective.domain
+    if isinstance(ball, Box | Simplex):
+        return _stepwise(objective, ball, radius, ball.project(w))
+    free = _descend(objective, radius, w, 0.0, np.zeros_like(w))
     if isinstance(ball, RealSpace):
         return free
     if not isinstance(ball, L2Ball):
@@ -74,6 +76,48 @@ def _within(objective: Objective, radius: float, w: Floats, near: float) -> Floa
         more = guess
         free = _descend(objective, near, free, more, centre)
     return ball.project(free)
+
+
+def _stepwise(objective: Objective, domain: Box | Simplex, radius: float, w: Floats) -> Floats:
+    """Newton steps to where the second-order model is least in the domain."""
+    least, since = math.inf, 0
+    for _ in range(_STEPS):
+        gradient, bend = objective.gradient(w), objective.hessian(w)
+        if bend is None:
+            break
+        values, vectors = scipy.linalg.eigh(bend)
+        root = np.sqrt(np.maximum(values, objective.strong_convexity))
+        # ||root V'(v - w) + V'g/root||^2 is twice the model, but for a constant.
+        step = w - _nearest(domain, w, root[:, None] * vectors.T, vectors.T @ gradient / root)
+        falls, far = float(gradient @ step), float(np.linalg.norm(step))
+        since = 0 if far < _PROGRESS * least else since + 1
+        least = min(far, least)
+        # The model is least within far of the minimiser, but for the model's error.
+        if since > _PATIENCE or falls <= 0 or far <= 1e-3 * radius:
+            break
+        w = domain.project(_searched(objective.gradient, w, step, gradient)[0])
+    return w
+
+
+def _nearest(domain: Box | Simplex, w: Floats, root: Floats, push: Floats) -> Floats:
+    """The v in the domain with the least ||root (v - w) + push||, by active sets; or before it."""
+    size = domain.diameter / math.sqrt(domain.d)  # in units of it a small domain keeps its digits
+    scale, ways = 1 / (float(np.linalg.norm(root)) * size), np.eye(domain.d)
+    if isinstance(domain, Box):
+        low, high = domain.lower - w, domain.upper - w
+    else:  # the largest of w is what the others leave of the sum
+        last = int(np.argmax(w))
+        ways[last] = -1.0
+        ways, others = np.delete(ways, last, axis=1), np.delete(w, last)
+        low, high = -others, domain.total - others
+    limits = low / size, np.maximum(high / size, low / size + UNIT)
+    found = scipy.optimize.lsq_linear(
+        scale * size * (root @ ways), -scale * push, limits, method="bvls", tol=1e-15
+    )
+    step = size * (ways @ found.x)
+    if isinstance(domain, Simplex) and w[last] + step[last] < 0:
+        step *= -w[last] / step[last]  # to where the largest is 0
+    return domain.project(w + step)
 
 
 def _descend(objective: Objective, radius: float, w: Floats, more: float, centre: Floats) -> Floats:

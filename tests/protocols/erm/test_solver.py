@@ -434,3 +434,32 @@ def test_adversarial_rows_in_a_small_domain_need_no_polish(loss, domain):
     for rows in (pulled, inside) if isinstance(domain, L2Ball) else (pulled,):
         objective = risk.objective(rows)
         assert not minimise(objective, 20 * objective.least_radius).polished
+
+
+@pytest.mark.parametrize("norm", ["l1", "l2", "linf"])
+@pytest.mark.parametrize(
+    ("domain", "corner"),
+    [
+        (Box(3, -1.0, 1.0), False),
+        (Box(3, 0.3, 0.4), True),
+        (Box(3, (-1e-6, -0.1, -1.0), (2.0, 0.1, 1e-3)), False),
+        (Simplex(3), False),
+        (Simplex(3, 1e-3), True),
+        (Simplex(3, 30.0), False),
+    ],
+)
+def test_adversarial_rows_in_boxes_and_simplices_need_no_polish(domain, corner, norm):
+    """On a face, too. Control: but at corners the minimiser over R^3 is projected elsewhere."""
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(300, 3))
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    rows = np.column_stack([x, np.sign(x @ [1.0, 0.5, -1.0] + 0.1 * rng.normal(size=300))])
+    budget = Perturbation(norm, 0.05)
+    objective = RobustRisk.of(Problem(Logistic(), domain, 0.05), budget=budget).objective(rows)
+    radius = max(1e-6 * domain.diameter, 20 * objective.least_radius)
+    found = minimise(objective, radius)
+    assert not found.polished
+    assert found.passes < 300
+    free = RobustRisk.of(Problem(Logistic(), RealSpace(3), 0.05), budget=budget).objective(rows)
+    projected = domain.project(minimise(free, 20 * free.least_radius).point)
+    assert corner or np.linalg.norm(projected - found.point) > 10 * radius
