@@ -30,10 +30,12 @@ from shuffle_sim.privacy.theorems import theorem_of
 from shuffle_sim.registry import loaded, registered
 
 USERS, PRIVACY = 1000, Privacy(1.0, 1e-6)
-REPEATS = 1000
+REPEATS = 4000
 RECORDS = 4  # of a person
-LEAN = 12.0
-"""Rows that pull, times epsilon: an exponential mechanism is at the other end once in e^6 draws."""
+PULLS = {"leaning": 12, "bordering": 72, "pulled": USERS - 1}
+"""How many rows pull: such that an exponential mechanism is at the other end once in e^6 draws; such
+that the minimiser of a grid's first phase is next to the border (by its exact law); or all of them.
+"""
 MORE: tuple[dict[str, Any], ...] = ({}, {"intercept": 0.5}, {"ridge": 0.5})
 """Options that some algorithms need."""
 LOSSES = Linear(), "hinge", "logistic"
@@ -69,8 +71,7 @@ class Sides(Linear):
 
 def more_tables(d: int) -> dict[str, tuple[Floats, Floats]]:
     """Beside a trainer's: those that are hard for one kind of mechanism."""
-    pulls = {"leaning": round(LEAN / PRIVACY.epsilon), "pulled": USERS - 1}
-    found = {which: leaning(USERS, d, many) for which, many in pulls.items()}
+    found = {which: leaning(USERS, d, many) for which, many in PULLS.items()}
     return found | ({"crossed": crossed(USERS)} if d == 2 else {})
 
 

@@ -7,6 +7,7 @@ perturbation, "Exponential mechanism without a ridge".
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +48,11 @@ class RowsMean:
     rows: Floats
     ridge: float
     domain: Domain
+
+    @cached_property
+    def covers(self) -> "dict[float, Boxes]":
+        """Boxes of the domain by k, as far as they are known."""
+        return {}
 
     @property
     def d(self) -> int:
@@ -138,7 +144,9 @@ def draw_in_boxes(rng: np.random.Generator, risk: RowsMean, k: float) -> Floats:
 
     There is no cap on tries: a cap would tell. The time depends on the data.
     """
-    return accepted(rng, risk, k, covered(risk, k))
+    if k not in risk.covers:  # audits draw from one density many times
+        risk.covers[k] = covered(risk, k)
+    return accepted(rng, risk, k, risk.covers[k])
 
 
 def accepted(rng: np.random.Generator, risk: RowsMean, k: float, boxes: Boxes) -> Floats:
