@@ -33,8 +33,8 @@ USERS, PRIVACY = 1000, Privacy(1.0, 1e-6)
 REPEATS = 4000
 RECORDS = 4  # of a person
 PULLS = {"leaning": 12, "bordering": 72, "pulled": USERS - 1}
-"""How many rows pull: such that an exponential mechanism is at the other end once in e^6 draws; such
-that the minimiser of a grid's first phase is next to the border (by its exact law); or all of them.
+"""How many rows pull: such that an exponential mechanism is at the other end once in e^6 draws;
+such that the minimiser of a grid's first phase is next to the border (by its exact law); or all.
 """
 MORE: tuple[dict[str, Any], ...] = ({}, {"intercept": 0.5}, {"ridge": 0.5})
 """Options that some algorithms need."""
