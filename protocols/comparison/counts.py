@@ -7,6 +7,7 @@ formulas: each noise is one variance of a count, and a task makes its error of t
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from statistics import NormalDist
 from typing import Any
 
@@ -93,26 +94,20 @@ def _protocols(
     for name, kind in task_kinds(task).items():
         with skipping("protocol", name):
             for setting, make in kind.settings(n, domain, privacy).items():
-                try:
-                    made = make()
-                except ParameterError as why:
-                    yield Method(name, setting, kind.trust, refused=str(why))
-                else:
-                    yield shown(name, setting, made, attackers)
+                numbers = partial(_numbers, make, attackers)
+                yield Method.tried(name, setting, kind.trust, numbers)
 
 
-def shown(name: str, setting: str, made: CountsTask, attackers: int) -> Method:
-    """A protocol that is made."""
-    return Method(
-        name,
-        setting,
-        made.trust,
-        messages=made.messages_per_user,
-        bits=made.bits_per_user,
-        error=made.error,
-        attacked=made.attacked(attackers),
-        epsilon=made.epsilon,
-    )
+def _numbers(make: Callable[[], CountsTask], attackers: int) -> dict[str, Any]:
+    """Of a protocol that can be made."""
+    made = make()
+    return {
+        "messages": made.messages_per_user,
+        "bits": made.bits_per_user,
+        "error": made.error,
+        "attacked": made.attacked(attackers),
+        "epsilon": made.epsilon,
+    }
 
 
 @dataclass(frozen=True)
@@ -140,29 +135,21 @@ def planned_task(
     (name, kind), *_ = task_kinds(task).items()
     size = kind.size(n, domain, privacy)
     made: Any = kind.calibrated(**size, objective=objective, honest_fraction=honest_fraction)
-    return PlannedTask(shown(name, "the plan", made, 1), [asdict(each) for each in made.parts])
+    method = Method(name, "the plan", made.trust, **_numbers(lambda: made, 1))
+    return PlannedTask(method, [asdict(each) for each in made.parts])
 
 
 def _formulas(task: str, n: int, domain: int, privacy: Privacy, attackers: int) -> Iterator[Method]:
     for noise in _noises(n, privacy):
         if task == "histogram" and noise.trust is Trust.SHUFFLE:
             continue  # a setting of the histogram itself
-        try:
-            found = TASKS[task](noise, n, domain, attackers)
-        except ParameterError as why:
-            yield Method(str(noise.trust), noise.name, noise.trust, refused=str(why))
-        else:
-            error, attacked, bits = found
-            yield Method(
-                str(noise.trust),
-                noise.name,
-                noise.trust,
-                messages=1,
-                bits=bits,
-                error=error,
-                attacked=attacked,
-                epsilon=privacy.epsilon,
-            )
+
+        def numbers(noise: _Noise = noise) -> dict[str, Any]:
+            error, attacked, bits = TASKS[task](noise, n, domain, attackers)
+            named = {"error": error, "attacked": attacked, "bits": bits}
+            return {"messages": 1, "epsilon": privacy.epsilon, **named}
+
+        yield Method.tried(str(noise.trust), noise.name, noise.trust, numbers)
 
 
 def _noises(n: int, privacy: Privacy) -> Iterator[_Noise]:

@@ -7,6 +7,7 @@ planned is left out, with one warning that names it.
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 
 from protocols.central.record.sums import CentralSum
@@ -67,6 +68,17 @@ class Method:
     paper: bool = False
     epsilon: float | None = None
     refused: str = ""
+
+    @classmethod
+    def tried(
+        cls, name: str, setting: str, trust: Trust, numbers: Callable[[], Mapping[str, Any]]
+    ) -> "Method":
+        """With its numbers, or refused where they cannot be had."""
+        try:
+            found = numbers()
+        except ParameterError as why:
+            found = {"refused": str(why)}
+        return cls(name, setting, trust, **found)
 
     @property
     def title(self) -> str:
@@ -138,7 +150,8 @@ def _settings(
     if kind.scalar == (d == 1):
         with skipping("protocol", name):
             for setting in kind.settings(n, d, privacy):
-                yield _sum(family, kind, setting, n, d, attackers)
+                numbers = partial(_numbers, setting, n, d, attackers)
+                yield Method.tried(family, setting.name, kind.trust, numbers)
 
 
 def _limit_bits(error: float, n: int, d: int) -> float:
@@ -152,28 +165,21 @@ def _limit_bits(error: float, n: int, d: int) -> float:
     return d * math.log2(1 + width * math.sqrt(n * d) / (2 * error))
 
 
-def _sum(
-    family: str, kind: type[OneRoundSum], setting: SumSetting, n: int, d: int, attackers: int
-) -> Method:
-    try:
-        made = setting.make()
-    except ParameterError as why:
-        return Method(family, setting.name, kind.trust, refused=str(why))
+def _numbers(setting: SumSetting, n: int, d: int, attackers: int) -> dict[str, Any]:
+    """Of one setting of a sum."""
+    made = setting.make()
     randomizer = made.randomizer
     # In l2: the sum over coordinates.
     error = math.sqrt(float(randomizer.variance(n).sum()))
-    return Method(
-        family,
-        setting.name,
-        kind.trust,
-        algorithm=made,
-        messages=randomizer.usual_messages,
-        bits=randomizer.usual_bits,
-        limit_bits=_limit_bits(error, n, d),
-        error=error,
-        attacked=math.hypot(error, randomizer.manipulation(attackers, n)),
-        paper=setting.paper,
-    )
+    return {
+        "algorithm": made,
+        "messages": randomizer.usual_messages,
+        "bits": randomizer.usual_bits,
+        "limit_bits": _limit_bits(error, n, d),
+        "error": error,
+        "attacked": math.hypot(error, randomizer.manipulation(attackers, n)),
+        "paper": setting.paper,
+    }
 
 
 def _curators(n: int, d: int, privacy: Privacy, attackers: int) -> list[Method]:

@@ -152,20 +152,20 @@ def _encoded(plan: Plan) -> list[Method]:
         if not robust(name):
             continue  # the plan itself may be of it
         case = f"encoding {encoding}", f"{plan.noise_ratio:.4g} x central", Trust.SHUFFLE
-        try:
+
+        def numbers(encoding: str = encoding) -> dict[str, Any]:
             _, each = choose(spec, plan.noise_ratio, None, encoding, scalar)
-        except ParameterError as why:
-            found.append(Method(*case, refused=str(why)))
-        else:
-            found.append(Method(*case, bits=each.bits, error=each.std))
+            return {"bits": each.bits, "error": each.std}
+
+        found.append(Method.tried(*case, numbers))
     return found
 
 
 def _planned_by_paper(plan: Plan) -> Method:
     """The binomial sum with the paper's constants."""
     spec, privacy = plan.spec, plan.spec.privacy
-    case = BinomialSum.family, "the paper's constants", Trust.SHUFFLE
-    try:
+
+    def numbers() -> dict[str, Any]:
         each, share = (
             (privacy.epsilon, privacy.delta)
             if spec.rounds == 1
@@ -176,13 +176,9 @@ def _planned_by_paper(plan: Plan) -> Method:
             if spec.d == 1
             else paper.theorem_3_2(spec.n, spec.d, each, share)
         )
-    except ParameterError as error:
-        return Method(*case, refused=str(error))
-    # b p (1 - p) of the noise and 1/4 of the rounding of each user, in steps.
-    variance = spec.n * (constants.b * constants.p * (1 - constants.p) + 0.25)
-    return Method(
-        *case,
-        bits=constants.g + constants.b,
-        error=math.sqrt(variance) / constants.g,
-        paper=True,
-    )
+        # b p (1 - p) of the noise and 1/4 of the rounding of each user, in steps.
+        variance = spec.n * (constants.b * constants.p * (1 - constants.p) + 0.25)
+        error = math.sqrt(variance) / constants.g
+        return {"bits": constants.g + constants.b, "error": error, "paper": True}
+
+    return Method.tried(BinomialSum.family, "the paper's constants", Trust.SHUFFLE, numbers)
