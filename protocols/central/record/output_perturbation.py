@@ -35,7 +35,6 @@ from protocols.erm.tilted import TiltedRisk
 from protocols.optimisation.choices import Choices
 from protocols.optimisation.search import least
 from protocols.optimisation.setting import Setting
-from protocols.problems.domains import L2Ball
 from protocols.problems.multiclass import OneVsRestHinge
 from protocols.problems.problem import Problem
 from shuffle_sim.arrays import Floats
@@ -218,8 +217,8 @@ class OutputPerturbation(OneRelease):
             return real("ridge", ridge, 0.0, math.inf, closed=(True, False))
         if problem.strong_convexity > 0:
             return problem.ridge
-        if not isinstance(problem.domain, L2Ball):
-            allowed = "above 0, or the domain an L2Ball: else no ridge can be chosen"
+        if not problem.domain.bounded:
+            allowed = "above 0, or the domain bounded: else no ridge can be chosen"
             raise ParameterError("ridge", problem.ridge, allowed)
         return None
 

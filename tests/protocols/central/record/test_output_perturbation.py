@@ -14,6 +14,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from protocols import (
     Absolute,
     AdversarialERM,
+    Box,
     ExponentialMechanism,
     Gibbs,
     Hinge,
@@ -26,6 +27,7 @@ from protocols import (
     Pinball,
     Problem,
     RealSpace,
+    Simplex,
     Squared,
     TiltedERM,
 )
@@ -461,6 +463,8 @@ def test_the_printed_shift_of_algorithm_8_is_not_private():
         (OutputPerturbation, Problem(Hinge(), RealSpace(3), 0.05)),
         (OutputPerturbation, Problem(Logistic(), L2Ball(3, 2.0))),
         (OutputPerturbation, Problem(Hinge(), L2Ball(3, 2.0))),
+        (OutputPerturbation, Problem(Logistic(), Box(3, (-0.5, -1.0, 0.1), 1.0))),
+        (OutputPerturbation, Problem(Logistic(), Simplex(3, 2.0))),
         (OutputPerturbation, Problem(Squared(labels=1.0), L2Ball(3, 2.0))),
         (OutputPerturbation, Problem(Squared(labels=1.0), RealSpace(3), 0.1)),
         (ObjectivePerturbation, Problem(Logistic(), RealSpace(3), 0.05)),
