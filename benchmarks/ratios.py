@@ -6,7 +6,7 @@ python -m benchmarks ratios; or some: python -m benchmarks.ratios vector-sum out
 import sys
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import product
 from typing import Any
 
@@ -29,6 +29,7 @@ from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.theorems import theorem_of
 from shuffle_sim.registry import loaded, registered
 
+Tables = dict[str, tuple[Floats, Floats]]
 USERS, PRIVACY = 1000, Privacy(1.0, 1e-6)
 REPEATS = 4000
 RECORDS = 4  # of a person
@@ -69,42 +70,54 @@ class Sides(Linear):
     classification = True
 
 
-def more_tables(d: int) -> dict[str, tuple[Floats, Floats]]:
+def more_tables(d: int) -> Tables:
     """Beside a trainer's: those that are hard for one kind of mechanism."""
     found = {which: leaning(USERS, d, many) for which, many in PULLS.items()}
     return found | ({"crossed": crossed(USERS)} if d == 2 else {})
 
 
+def sums() -> tuple[Any, Tables]:
+    """Rows of two features."""
+    rows = np.zeros((USERS, 2))
+    rows[0, 0] = 1.0
+    return CentralSum.calibrated(n=USERS, d=2, privacy=PRIVACY), {"opposite": (rows, -rows)}
+
+
+def saddles() -> tuple[Any, Tables]:
+    """Two groups, and one row is a group of its own."""
+    problem = Problem(Grouped(Sides(), 2), L2Ball(2, 20.0))
+    groups = np.minimum(np.arange(USERS), 1)
+    tables: Tables = {}
+    for which, pair in (neighbours(USERS, 2) | more_tables(2)).items():
+        first, second = (np.column_stack([rows, groups]) for rows in pair)
+        tables[which] = first, second
+    return SaddleERM.calibrated(n=USERS, problem=problem, privacy=PRIVACY), tables
+
+
+OWN: dict[str, Callable[[], tuple[Any, Tables]]] = {
+    "central-sum": sums,
+    "saddle-erm": saddles,
+}
+"""Of those that no `Trainer` makes for these users."""
+
+
+def trained(name: str) -> tuple[Any, Tables]:
+    """A curator's algorithm of a linear model."""
+    records = RECORDS if registered("algorithm", name).unit is Unit.PERSON else None
+    for loss, more in product(LOSSES, MORE):
+        trainer = Trainer.of(loss, 2, PRIVACY, records=records, **more)
+        try:
+            made = trainer.central(name, USERS)
+            break
+        except ParameterError as error:
+            if (loss, more) == (LOSSES[-1], MORE[-1]):
+                raise error from None
+    return made, trainer.neighbours(USERS) | ({} if records else more_tables(trainer.d))
+
+
 def of_curator(name: str) -> dict[str, Any]:
     """A curator's algorithm: the membership game, on the hardest of the tables tried."""
-    made: Any
-    tables: dict[str, Any]
-    if name == "saddle-erm":  # one row is a group of its own
-        problem = Problem(Grouped(Sides(), 2), L2Ball(2, 20.0))
-        made = SaddleERM.calibrated(n=USERS, problem=problem, privacy=PRIVACY)
-        groups = np.minimum(np.arange(USERS), 1)
-        tables = {
-            which: tuple(np.column_stack([rows, groups]) for rows in pair)
-            for which, pair in (neighbours(USERS, 2) | more_tables(2)).items()
-        }
-    elif name == "central-sum":
-        made = CentralSum.calibrated(n=USERS, d=2, privacy=PRIVACY)
-        rows = np.zeros((USERS, 2))
-        rows[0, 0] = 1.0
-        tables = {"opposite": (rows, -rows)}
-    else:
-        records = RECORDS if registered("algorithm", name).unit is Unit.PERSON else None
-        for loss, more in product(LOSSES, MORE):
-            trainer = Trainer.of(loss, 2, PRIVACY, records=records, **more)
-            try:
-                made = trainer.central(name, USERS)
-                break
-            except ParameterError as error:
-                if (loss, more) == (LOSSES[-1], MORE[-1]):
-                    raise error from None
-        tables = trainer.neighbours(USERS)
-        if records is None:
-            tables |= more_tables(trainer.d)
+    made, tables = OWN[name]() if name in OWN else trained(name)
     found = {
         which: audit_central(made, *pair, repeats=REPEATS, seed=1) for which, pair in tables.items()
     }

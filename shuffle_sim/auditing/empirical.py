@@ -8,6 +8,7 @@ import numpy as np
 import scipy  # parts by attribute: they load when used
 from numpy.typing import NDArray
 
+from shuffle_sim.arrays import Floats
 from shuffle_sim.privacy.bounds.gaussian import delta_gdp, epsilon_gdp
 
 DOUBT = 1e-4
@@ -58,11 +59,12 @@ def exact_odds(
     doubt: float = DOUBT,
     mu: float = 0.0,
 ) -> float:
-    """epsilon that exact odds show: an event of odds t at least is e^t times as likely.
+    """epsilon that exact odds show, by the delta that they leave at each.
 
-    So only the likely side is bounded by draws (Clopper and Pearson), for some thresholds at once.
-    Beside it a Gaussian pair may be seen, of independent noise. What is assumed, not tested here,
-    is the law that the odds are of; an audit tests it by itself.
+    That delta is the mean of a function of the odds, on draws of the likely side alone. So only how
+    often odds are reached is bounded (Clopper and Pearson), for some at once. Beside it a Gaussian
+    pair may be seen, of independent noise. What is assumed, not tested here, is the law that the
+    odds are of; an audit tests it by itself.
 
     Args:
         low: logarithms of the odds of the second table over the first, of draws on the first.
@@ -73,20 +75,31 @@ def exact_odds(
     """
     alpha, best = doubt / (2 * _TAILS), 0.0
     for odds in (high, -low):
-        for hits in np.unique(np.geomspace(1, len(odds), _TAILS).astype(int)):
-            # The number of draws above is fixed here, not the threshold: the bound is that of an
-            # order statistic, which has the same law (Wilks 1941).
-            likely = scipy.stats.beta.ppf(alpha, hits, len(odds) - hits + 1)
-            if likely > delta:
-                threshold = float(np.partition(odds, -hits)[-hits])
-                best = max(best, threshold + _beside(mu, delta / likely))
+        hits = np.unique(np.geomspace(1, len(odds), _TAILS).astype(int))
+        # The number of draws above is fixed here, not the threshold: the bound is that of an order
+        # statistic, which has the same law (Wilks 1941).
+        shares = np.diff(scipy.stats.beta.ppf(alpha, hits, len(odds) - hits + 1), prepend=0.0)
+        reached = np.sort(odds)[::-1][hits - 1]
+        if delta == 0:
+            best = max(best, math.inf if mu > _NEAREST else float(reached[0]))
+            continue
+
+        def above(
+            epsilon: float, shares: Floats = shares, reached: Floats = reached
+        ) -> float:  # delta rises with the odds, so the sum is below its mean
+            return float(shares @ _delta(epsilon - reached, mu)) - delta
+
+        if above(best) > 0:
+            most = float(reached[0]) + epsilon_gdp(delta, mu) + 1
+            best = float(scipy.optimize.brentq(above, best, most))
     return best
 
 
-def _beside(mu: float, delta: float) -> float:
-    """epsilon of a Gaussian pair; below 0 where it is nearer than delta."""
-    near = delta_gdp(0.0, mu) <= delta if mu > _NEAREST else True
-    return math.log1p(-delta) if near else epsilon_gdp(delta, mu)
+def _delta(epsilon: Floats, mu: float) -> Floats:
+    """Of a Gaussian pair, or of none, at each epsilon; these may be below 0."""
+    if mu > _NEAREST:
+        return np.asarray(delta_gdp(epsilon, np.full_like(epsilon, mu)))
+    return np.asarray(-np.expm1(np.minimum(epsilon, 0.0)))
 
 
 def gaussian_estimate(

@@ -23,6 +23,7 @@ from shuffle_sim.privacy.theorems import ByParts, Releases
 
 TEST_SHARES = 0.3, 0.2
 """Of epsilon and of delta, that a calibrated test takes."""
+_LEAST = 1e-300  # in place of no chance
 
 
 @dataclass(frozen=True)
@@ -136,3 +137,15 @@ class TestedGaussian(Mechanism[Floats | None]):
         # Drawn in any case: what the generator gives later is the same whether it passes or not.
         noise = self.noise_multiplier * sensitivity * rng.standard_normal(found.size - 1)
         return np.asarray(checked(found[1:], sensitivity) + noise) if passes else None
+
+    def odds(self, value: Any, other: Any, sensitivity: float, released: Any) -> tuple[float, bool]:
+        """For audits: the logarithm of the odds of another value; exactly."""
+        curve = pass_curve(self.epsilon, self.delta)
+        mine, others = (float(curve[min(int(x[0]), curve.size - 1)]) for x in (value, other))
+        if released is None:
+            return math.log(max(1 - others, _LEAST) / max(1 - mine, _LEAST)), True
+        apart = (np.asarray(released) - np.asarray(each)[1:] for each in (value, other))
+        squares = [float(each @ each) for each in apart]
+        wide = sensitivity * self.noise_multiplier
+        told = (squares[0] - squares[1]) / (2 * wide**2)
+        return told + math.log(max(others, _LEAST) / max(mine, _LEAST)), True
