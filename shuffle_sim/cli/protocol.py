@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from protocols.comparison.games import game_of
 from protocols.comparison.named import named_protocol, named_sum
 from protocols.learning.training import Trainer
 from protocols.sums.planned import PlannedSum
@@ -194,7 +195,9 @@ def audit_command(
     ),
     repeats: int = option(4000, "Samples of every law."),
     thorough: bool = option(
-        False, "Some minutes of samples in place of half of one.", "--thorough"
+        False,
+        "Some minutes of samples in place of half of one; of a mechanism, harder tables.",
+        "--thorough",
     ),
     allow_unchecked: bool = option(
         False, "Checks that cannot be made are no failure.", "--allow-unchecked"
@@ -259,12 +262,11 @@ def _leave(passed: bool, complete: bool) -> None:
 def _curator(
     mechanism: str, n: int, d: int, privacy: Privacy, options: dict[str, Any]
 ) -> CuratorSummary:
-    """The game on the trainer's hard tables."""
+    """The game on tables that are hard to hide."""
     from shuffle_sim.auditing.central import audit_central
 
-    trainer = Trainer.of("logistic", d, privacy)
-    made, found = trainer.central(mechanism, n), {}
-    tables = trainer.neighbours(n)
+    made, tables = game_of(mechanism, n, d, privacy, hardest=options["thorough"])
+    found = {}
     with Bar("auditing", len(tables)) as bar:
         for place, (name, pair) in enumerate(tables.items()):
             bar.step(place, f"tables {name}")
@@ -289,7 +291,7 @@ def _print_curator(summary: CuratorSummary) -> None:
     show.print_table(("tables", "check", ""), checks, texts=3)
     show.console.print(
         "\nThe empirical value is a lower bound at confidence 0.9999, by the membership game on "
-        "two tables that differ in one row. It is no proof: a better attacker may find more. "
+        "two tables that differ in one row, or person. It is no proof: a better attacker may find more. "
         "Where the law of all noise is known, it takes noise for what is charged: a check of its "
         "own holds it to that."
     )

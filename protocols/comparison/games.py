@@ -1,0 +1,112 @@
+"""Membership games by name: an algorithm of a curator, and tables that are hard to hide."""
+
+from collections.abc import Callable
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from protocols.central.record.output_perturbation import SaddleERM
+from protocols.central.record.sums import CentralSum
+from protocols.erm import Grouped
+from protocols.learning.model import GRADIENT
+from protocols.learning.training import Trainer
+from protocols.optimisation.base import Optimiser
+from protocols.problems.domains import L2Ball
+from protocols.problems.instances import crossed, leaning, neighbours
+from protocols.problems.losses import Linear, Logistic
+from protocols.problems.problem import Problem
+from shuffle_sim.arrays import Floats
+from shuffle_sim.data.population import Unit
+from shuffle_sim.errors import ParameterError
+from shuffle_sim.privacy.guarantee import Privacy
+from shuffle_sim.registry import registered_kinds
+
+Tables = dict[str, tuple[Floats, Floats]]
+_RECORDS = 4  # of a person
+_MORE: tuple[dict[str, Any], ...] = ({}, {"intercept": 0.5}, {"ridge": 0.5})
+"""What some algorithms need beside a loss."""
+_ADDED = "ridge", "constant"  # what is said where that is missing
+_LEAN, _BORDER = 12.0, 0.072
+"""How many rows pull. Over epsilon: an exponential mechanism is at the other end once in e^6 draws.
+Of all rows: the minimiser of a grid's first phase is next to the border (by its exact law)."""
+
+
+def game_of(
+    name: str, n: int, d: int, privacy: Privacy, *, hardest: bool = False
+) -> tuple[Any, Tables]:
+    """An algorithm of n rows or persons, and pairs of tables that differ in one of them, by name.
+
+    Args:
+        name: as registered, "-perturbation" left out if wanted; or GRADIENT.
+        n: rows, or persons with four records each.
+        d: parameters.
+        privacy: of the algorithm.
+        hardest: with the linear loss where it is taken, which attains the proofs' distances; slopes
+            of the logistic loss are half of L where models begin. And with more tables, which are
+            hard for one kind of mechanism.
+
+    Raises:
+        ParameterError: an unknown name, or what the algorithm refuses.
+    """
+    if name in _OWN:
+        return _OWN[name](n, d, privacy, hardest)
+    kinds: dict[str, type[Optimiser[Any]]] = registered_kinds("algorithm", Optimiser)
+    full = f"{name}-perturbation"
+    kind = kinds.get(full, kinds.get(name))
+    if kind is None and name != GRADIENT:
+        known = sorted({*kinds, *_OWN})
+        raise ParameterError("mechanism", name, f"one of {', '.join([GRADIENT, *known])}")
+    records = _RECORDS if kind is not None and kind.unit is Unit.PERSON else None
+    losses = Linear(), "hinge", "logistic"
+    refused = None
+    for loss, more in product(losses if hardest else losses[::-1], _MORE):
+        try:
+            trainer = Trainer.of(loss, d, privacy, records=records, **more)
+            made = trainer.central(name, n)
+        except ParameterError as why:
+            if refused is None or refused.parameter in _ADDED:
+                refused = why
+            continue
+        own = {} if records or not hardest else _harder(n, trainer.d, privacy)
+        return made, trainer.neighbours(n) | own
+    assert refused is not None
+    raise refused
+
+
+def _harder(n: int, d: int, privacy: Privacy) -> Tables:
+    few = min(n - 1, max(1, round(_LEAN / privacy.epsilon)))
+    pulls = {"leaning": few, "bordering": round(_BORDER * n), "pulled": n - 1}
+    found = {which: leaning(n, d, many) for which, many in pulls.items()}
+    return found | ({"crossed": crossed(n)} if d == 2 else {})
+
+
+class _Sides(Linear):
+    """The linear loss of two classes."""
+
+    classification = True
+
+
+def _sum(n: int, d: int, privacy: Privacy, hardest: bool) -> tuple[Any, Tables]:
+    rows = np.zeros((n, d))
+    rows[0, 0] = 1.0
+    return CentralSum.calibrated(n=n, d=d, privacy=privacy), {"opposite": (rows, -rows)}
+
+
+def _saddle(n: int, d: int, privacy: Privacy, hardest: bool) -> tuple[Any, Tables]:
+    """Two groups, and one row is a group of its own."""
+    loss = Grouped(_Sides() if hardest else Logistic(), 2)
+    made = SaddleERM.calibrated(n=n, problem=Problem(loss, L2Ball(d, 20.0)), privacy=privacy)
+    tables = neighbours(n, d) | (_harder(n, d, privacy) if hardest else {})
+    groups = np.minimum(np.arange(n), 1)
+    return made, {
+        which: (np.column_stack([first, groups]), np.column_stack([second, groups]))
+        for which, (first, second) in tables.items()
+    }
+
+
+_OWN: dict[str, Callable[[int, int, Privacy, bool], tuple[Any, Tables]]] = {
+    "central-sum": _sum,
+    "saddle-erm": _saddle,
+}
+"""Those that no `Trainer` makes."""
