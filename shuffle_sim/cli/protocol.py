@@ -291,9 +291,9 @@ def _print_curator(summary: CuratorSummary) -> None:
     show.print_table(("tables", "check", ""), checks, texts=3)
     show.console.print(
         "\nThe empirical value is a lower bound at confidence 0.9999, by the membership game on "
-        "two tables that differ in one row, or person. It is no proof: a better attacker may find more. "
-        "Where the law of all noise is known, it takes noise for what is charged: a check of its "
-        "own holds it to that."
+        "two tables that differ in one row, or person. It is no proof: a better attacker may "
+        "find more. Where the law of all noise is known, it takes noise for what is charged: a "
+        "check of its own holds it to that."
     )
     _print_verdict(summary.passed, summary.complete)
 
