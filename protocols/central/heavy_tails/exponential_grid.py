@@ -137,8 +137,7 @@ class ExponentialGrid(Steps, PureUnbounded[PhasedState]):
         self.problem, self.n, self.privacy, self.phases = problem, integer("n", n), privacy, phases
         self.curvature, self.step = positive("curvature", curvature), step
         self.assumptions, self.rounds, self.choices = (TIMING,), len(phases), {}
-        for phase in phases:
-            net(problem.domain, self._step(phase))
+        self._nets = [net(problem.domain, self._step(phase)) for phase in phases]
 
     @classmethod
     def calibrated_for(cls, setting: Setting, choices: Choices) -> Self:
@@ -157,7 +156,7 @@ class ExponentialGrid(Steps, PureUnbounded[PhasedState]):
         score = GridScore(
             Clipped(self.problem.loss, phase.clip, beta),
             self.problem.domain,
-            self._net(phase),
+            self._nets[at],
             step.theta,
             phase.strong,
             phase.users,
@@ -167,7 +166,7 @@ class ExponentialGrid(Steps, PureUnbounded[PhasedState]):
         return Release.of(cohort, score, Exponential(self.privacy.epsilon))
 
     def taken(self, at: int, step: Step, estimate: Any) -> Floats:
-        return np.asarray(self._net(self.phases[at])[int(estimate)])
+        return np.asarray(self._nets[at][int(estimate)])
 
     @property
     def _smooth(self) -> bool:
@@ -176,9 +175,6 @@ class ExponentialGrid(Steps, PureUnbounded[PhasedState]):
         if isinstance(loss, LinearLoss):
             return loss.curvature() is not None
         return loss.smoothness() is not None
-
-    def _net(self, phase: HeavyTailedPhase) -> Floats:
-        return net(self.problem.domain, self._step(phase))
 
     def _step(self, phase: HeavyTailedPhase) -> float:
         if self.step is not None:
