@@ -23,7 +23,7 @@ from protocols.problems.row_slopes import PROVEN, bounded, row_slopes
 from shuffle_sim.arrays import Floats, Scaled, Values, dense, lengths
 from shuffle_sim.errors import ParameterError, positive
 
-_NUMBERS = 1 << 20  # margins that are held at once
+_NUMBERS = 1 << 16  # margins that are held at once
 WIDTH = 4.0
 """kappa = 4 beta/C^2 at least, where phases are planned: the bias is 1.072 times as large."""
 STATED = "convex, and as smooth as it states: its author says so"
