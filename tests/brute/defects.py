@@ -314,7 +314,7 @@ DEFECTS = (
         "MeanEstimation",
     ),
     Defect("gradients twice as long", Clipped, "each", _times(2), "GaussianGD"),
-    Defect("scores of longer gradients", Clipped, "each", _looser, "ExponentialGrid"),
+    Defect("scores of longer gradients", Clipped, "gradients_of", _looser, "ExponentialGrid"),
     Defect("a clip ten times too wide", Clipped, "each", _looser, "PopLocalize"),
     Defect(
         "own losses scaled to ten clips",
