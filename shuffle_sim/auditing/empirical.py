@@ -74,6 +74,10 @@ def exact_odds(
         mu: distance of the Gaussian pair, from below.
     """
     alpha, best = doubt / (2 * _TAILS), 0.0
+    far = mu > _NEAREST
+    beside = (epsilon_gdp(delta, mu) if delta else math.inf) if far else 0.0
+    if math.isinf(beside):  # noise that is missing, or Gaussian noise for delta = 0
+        return math.inf
     for odds in (high, -low):
         hits = np.unique(np.geomspace(1, len(odds), _TAILS).astype(int))
         # The number of draws above is fixed here, not the threshold: the bound is that of an order
@@ -81,7 +85,7 @@ def exact_odds(
         shares = np.diff(scipy.stats.beta.ppf(alpha, hits, len(odds) - hits + 1), prepend=0.0)
         reached = np.sort(odds)[::-1][hits - 1]
         if delta == 0:
-            best = max(best, math.inf if mu > _NEAREST else float(reached[0]))
+            best = max(best, float(reached[0]))
             continue
 
         def above(
@@ -90,8 +94,7 @@ def exact_odds(
             return float(shares @ _delta(epsilon - reached, mu)) - delta
 
         if above(best) > 0:
-            most = float(reached[0]) + epsilon_gdp(delta, mu) + 1
-            best = float(scipy.optimize.brentq(above, best, most))
+            best = float(scipy.optimize.brentq(above, best, float(reached[0]) + beside + 1))
     return best
 
 

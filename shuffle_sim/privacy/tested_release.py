@@ -131,17 +131,15 @@ class TestedGaussian(Mechanism[Floats | None]):
         score = float(found[0])
         if not (score >= 0 and score % 1 == 0):
             raise ParameterError("value", "another", "an integer score, at least 0, first")
-        curve = pass_curve(self.epsilon, self.delta)
         # Multiples of 2^-53, as `random` is: the probability is the curve's number exactly.
-        passes = rng.random() < curve[min(int(score), curve.size - 1)]
+        passes = rng.random() < self._chance(score)
         # Drawn in any case: what the generator gives later is the same whether it passes or not.
         noise = self.noise_multiplier * sensitivity * rng.standard_normal(found.size - 1)
         return np.asarray(checked(found[1:], sensitivity) + noise) if passes else None
 
     def odds(self, value: Any, other: Any, sensitivity: float, released: Any) -> tuple[float, bool]:
         """For audits: the logarithm of the odds of another value; exactly."""
-        curve = pass_curve(self.epsilon, self.delta)
-        mine, others = (float(curve[min(int(x[0]), curve.size - 1)]) for x in (value, other))
+        mine, others = (self._chance(float(each[0])) for each in (value, other))
         if released is None:
             return math.log(max(1 - others, _LEAST) / max(1 - mine, _LEAST)), True
         apart = (np.asarray(released) - np.asarray(each)[1:] for each in (value, other))
@@ -149,3 +147,8 @@ class TestedGaussian(Mechanism[Floats | None]):
         wide = sensitivity * self.noise_multiplier
         told = (squares[0] - squares[1]) / (2 * wide**2)
         return told + math.log(max(others, _LEAST) / max(mine, _LEAST)), True
+
+    def _chance(self, score: float) -> float:
+        """With which it passes."""
+        curve = pass_curve(self.epsilon, self.delta)
+        return float(curve[min(int(score), curve.size - 1)])

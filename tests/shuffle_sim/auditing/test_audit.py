@@ -134,6 +134,14 @@ def test_exact_odds_give_a_bound_as_often_as_they_say(delta, far):
     assert (above > 60) if far > 1 else (above < 45)  # 1e-6
 
 
+def test_exact_odds_beside_noise_that_is_missing_show_no_finite_epsilon():
+    odds = np.linspace(-1, 1, 400)
+    assert exact_odds(odds, odds, 1e-6, mu=math.inf) == math.inf
+    assert exact_odds(odds, odds, 0.0, mu=0.5) == math.inf
+    assert exact_odds(odds, odds, 0.0) == 1.0
+    assert 1.0 < exact_odds(odds, odds, 1e-6, mu=0.5) < 1.0 + epsilon_gdp(1e-6, 0.5)
+
+
 @pytest.mark.full
 def test_a_single_message_is_seen_by_its_symbol():
     protocol = SingleMessageSum.calibrated(n=1000, privacy=PRIVACY)
