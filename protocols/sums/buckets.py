@@ -172,6 +172,22 @@ class BucketRandomizer(SumRandomizer):
         said = (0.5 + (v if label % 2 else -v)) / self.bucket
         return np.array([1 - said, said])
 
+    def pair_odds(self, tally: Tally) -> float:
+        """ln of how much likelier a tally is if one user holds the second of the worst pair, where
+        all others hold the first.
+        """
+        counts = tally.dense(2 * self.sent).reshape(self.buckets, -1)
+        # One message of a bucket, none knows which, is of another law: the mean of all ratios.
+        means = (counts * self._ratios).sum(axis=1) / tally.reports
+        return float(np.log(means).sum())
+
+    @cached_property
+    def _ratios(self) -> Floats:
+        """Of each word, how likely by the second of the worst pair over the first."""
+        first, second = self._biases(np.array(self.worst_pair()))
+        words = np.stack([(0.5 - second) / (0.5 - first), (0.5 + second) / (0.5 + first)], axis=1)
+        return words.reshape(self.buckets, -1)
+
     def event(self, users: int, query: Query) -> BucketSumEvent:
         return self._event(users)
 

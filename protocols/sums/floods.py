@@ -290,6 +290,46 @@ class FloodRandomizer(SumRandomizer):
                 law = np.trim_zeros(np.where(law > _SELDOM, law, 0.0), "b")
         return law
 
+    def pair_odds(self, tally: Tally) -> float:
+        """ln of how much likelier a tally is if one user holds the second of the worst pair, where
+        all others hold the first: by the whole view on one plane, else by the sum alone.
+        """
+        counts = tally.dense(self.coordinates * self.worth.size).reshape(self.coordinates, -1)
+        steps = self.digits.steps
+        if self.digits.planes > 1 or self.packed:
+            law, zero = self._sum_law
+            moved = [counts @ self.worth + zero - k for k in (steps, 0)]
+            there, here = (law[np.clip(each, 0, law.size - 1)] for each in moved)
+            return float((there - here).sum())
+        plus, minus = counts.T
+        heights = [np.minimum(plus - k, minus) for k in (steps, 0)]
+        there, here = (self._heights[np.clip(h, -1, self._heights.size - 2)] for h in heights)
+        return float((self.decay * steps + there - here).sum())
+
+    @cached_property
+    def _heights(self) -> Floats:
+        """ln H(m), m = 0, 1, ..., and at last of m = -1: (A + C', B + C') has the law
+        rho^(sum) H(least) up to a factor, H(m) the sum of P(C' = f) rho^(-2 f) over f <= m.
+        """
+        (pairs,) = (kind.law(1.0) for kind in self.kinds if kind.symbols.all())
+        with np.errstate(divide="ignore"):
+            terms = np.log(pairs) + 2 * self.decay * np.arange(pairs.size)
+        return np.append(np.logaddexp.accumulate(terms), -np.inf)
+
+    @cached_property
+    def _sum_law(self) -> tuple[Floats, int]:
+        """ln of the law of the sum's noise in steps, and where 0 is."""
+        unit, reach = self.base**self.low, math.ceil(_DEPTH / self.decay)
+        law = np.zeros(2 * reach * unit + 1)
+        law[::unit] = np.exp(-self.decay * np.abs(np.arange(-reach, reach + 1)))
+        for plane, kind in enumerate(self.kinds[: self.low]):
+            drawn = kind.law(1.0)
+            spread = np.zeros(self.base**plane * (drawn.size - 1) + 1)
+            spread[:: self.base**plane] = drawn
+            law = np.convolve(law, spread)
+        with np.errstate(divide="ignore"):
+            return np.log(law), reach * unit
+
     def event(self, users: int, query: Query) -> LaplaceSumEvent:
         # Whoever reports: fewer honest users than planned
         # are refused by `minimum` ("What is claimed").

@@ -151,7 +151,7 @@ def audit(
         checks.append(step.check())
     theorem, delta, seen = stated_epsilon(protocol), protocol.delta, None
     exact = theorem_of(type(spec.event)).exact(spec.event, delta)
-    if isinstance(bench, Checks):
+    if isinstance(bench, Checks) or hasattr(spec.randomizer, "pair_odds"):
         if on_check is not None:
             on_check(ORDERED.name, len(checks), len(steps) + 1)
         seen = asked.seen(bench.known)

@@ -1,5 +1,6 @@
 """Lower bounds of epsilon from whole runs: canaries, and one user without a word on the law."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,6 +61,7 @@ def canaries(
     coordinates = _coordinates(spec.randomizer)
     # Where noise is not Gaussian, one that moves in all coordinates at once is seen best.
     columns = coordinates if paired else 1
+    exact = data is None and _odds_known(spec)
     # One round is the same in every run but for its noise.
     kept: dict[bytes, _Held] | None = {} if getattr(protocol, "one_shot", False) else None
 
@@ -73,7 +75,10 @@ def canaries(
         for each in ends:
             # The same for both ends: their noise cancels in the difference.
             rng = np.random.default_rng([entropy, 1, index])
-            found, took = _observed(protocol, data, each, rng, kept)
+            if exact:
+                found, took = _odds(protocol, high=bool(each[0]), rng=rng)
+            else:
+                found, took = _observed(protocol, data, each, rng, kept)
             seen, work = [*seen, found], work + took
         return (seen if paired else [seen[0][~ends[0]], seen[0][ends[0]]]), work
 
@@ -87,7 +92,35 @@ def canaries(
         np.concatenate([np.pad(x, ((0, 0), (0, parts - x.shape[1]))) for x in each])
         for each in zip(*found, strict=True)
     )
-    return Seen(low, high, protocol.delta, paired, paired or coordinates == 1)
+    single = paired or exact or coordinates == 1
+    return Seen(low, high, protocol.delta, paired, single, exact)
+
+
+def _odds_known(spec: RoundSpec) -> bool:
+    """Whether views have exact odds, of data that the query lets neighbours hold."""
+    randomizer: Any = spec.randomizer
+    if not hasattr(randomizer, "pair_odds"):
+        return False
+    first, second = randomizer.worst_pair()
+    return bool(np.linalg.norm(second - first) <= spec.query.apart)
+
+
+def _odds(protocol: Protocol[Any], *, high: bool, rng: np.random.Generator) -> tuple[Floats, float]:
+    """The odds of a run in which one user holds the worst pair's second end (high), or its first,
+    and all others the first, (1, 1); and the work of it.
+
+    Only reports of those who are counted on are unknown.
+    """
+    state, odds, work = protocol.init(), 0.0, 0.0
+    while (spec := protocol.plan(state)) is not None:
+        randomizer: Any = spec.randomizer
+        first, second = randomizer.worst_pair()
+        values = np.repeat(first[None], math.ceil(protocol.honest_fraction * spec.cohort.size), 0)
+        values[0] = second if high else first
+        tally = randomizer.tallied(values, rng)
+        odds, work = odds + randomizer.pair_odds(tally), work + 1 + values.size / _CELLS
+        state = protocol.update(state, spec.analyze(tally))
+    return np.array([[odds]]), work
 
 
 def _coordinates(randomizer: Any) -> int:

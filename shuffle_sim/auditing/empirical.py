@@ -166,6 +166,7 @@ class Seen:
         delta: at which epsilon is bounded.
         gaussian: whether samples come in pairs, of noise that is nearly Gaussian.
         single: whether a canary moves in one coordinate.
+        exact: whether samples are logarithms of the odds of the second ends over the first.
     """
 
     low: NDArray[Any]
@@ -173,11 +174,23 @@ class Seen:
     delta: float
     gaussian: bool
     single: bool = True
+    exact: bool = False
 
     def epsilon(self, doubt: float = DOUBT) -> float:
         """A lower bound of epsilon, wrong with probability `doubt` at most."""
+        if not self.exact:
+            return self.counted(doubt)
+        low, high = self._ends
+        return max(self.counted(doubt / 2), exact_odds(low, high, self.delta, doubt / 2))
+
+    def counted(self, doubt: float) -> float:
+        """The same, by what was seen of both ends alone: odds may be those of another law."""
         if self.gaussian:
             return gaussian_estimate(self.low, self.high, self.delta, doubt)
-        low, high = (each.sum(axis=1) for each in (self.low, self.high))
+        low, high = self._ends
         even = min(len(low), len(high))
         return best_threshold(low[:even], high[:even], self.delta, doubt)
+
+    @property
+    def _ends(self) -> tuple[Floats, Floats]:
+        return self.low.sum(axis=1), self.high.sum(axis=1)

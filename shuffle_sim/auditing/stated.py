@@ -155,7 +155,7 @@ def ordered(
     name = ORDERED.name
     if seen is None:
         return Check(name, None, "no value that a user may send could be made for its canaries")
-    sure, lower = seen.epsilon(alarm), exact if exact is not None else 0.0
+    sure, lower = seen.counted(alarm), exact if exact is not None else 0.0
     # What is exact speaks of a pair in one coordinate; a canary may move in several.
     single = protocol.claims_sequential and seen.single
     fine = theorem * (1 + 1e-9) >= max(lower, sure) and (

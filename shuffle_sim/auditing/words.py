@@ -66,7 +66,7 @@ class WordChecks(WordData):
         self._of_pair = [[self.said(x, word) for word in every] for x in self._pair]
         tried = np.array([*self._ends(_WATCHED, symbols), *rng.integers(0, symbols, _WATCHED)])
         held = [*self._pair]
-        if all(x.size == 1 for x in self._pair):
+        if not self.of_balls and all(x.size == 1 for x in self._pair):
             kept = dense(self.randomizer.admit(tried.astype(float))[0]) == tried
             held += [np.array([float(x)]) for x in np.unique(tried[kept])]
             absent = np.array([self.randomizer.absent])

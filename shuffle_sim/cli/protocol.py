@@ -324,7 +324,8 @@ def _print_audit(summary: AuditSummary) -> None:
         bounds += f" >= empirical {report.empirical:.4f}"
         how = (
             "The empirical value is a lower bound at confidence 0.9999 from canaries in whole "
-            "runs: a Gaussian estimate where noise is nearly Gaussian, else Clopper-Pearson."
+            "runs: a Gaussian estimate where noise is nearly Gaussian, exact odds where they are "
+            "known, else counts (Clopper-Pearson)."
         )
     show.console.print(
         f"\nepsilon at delta {report.delta:g}: {bounds}\n{how} {report.users:,} users were looked "

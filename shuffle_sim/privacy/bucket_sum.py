@@ -6,9 +6,12 @@ from functools import partial
 
 from shuffle_sim.errors import integer, real
 from shuffle_sim.privacy.bounds import buckets as bounds
+from shuffle_sim.privacy.bounds.losses import Finite
 from shuffle_sim.privacy.composition import least_epsilon
 from shuffle_sim.privacy.events import HonestEvent
 from shuffle_sim.privacy.theorems import Releases, Theorem
+
+_COUNTED = 10_000_000  # users whose counts are enumerated
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,13 @@ class BucketSum(Theorem[BucketSumEvent]):
         BucketSumEvent(10_000, 1024, 1024, 0.19, 1.5 / 1024),
         BucketSumEvent(200, 2, 2, 0.02),
     )
+
+    def exact(self, event: BucketSumEvent, delta: float) -> float | None:
+        """Of one coordinate that is a bucket of its own, where all others are at one end."""
+        if event.size > 1 or event.honest > _COUNTED or delta == 0:
+            return None
+        pair = Finite(*bounds.ends(event.honest, event.bias))
+        return least_epsilon(pair.delta, delta)
 
     def epsilon(self, events: Releases[BucketSumEvent], delta: float) -> float:
         # The event that is left out has a probability: nothing is pure.

@@ -8,7 +8,7 @@ import numpy as np
 
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import integer, positive, real
-from shuffle_sim.privacy.bounds.floods import Digits, FloodNoise, losses
+from shuffle_sim.privacy.bounds.floods import Digits, FloodNoise, ends, losses
 from shuffle_sim.privacy.bounds.losses import LossLaw
 from shuffle_sim.privacy.composition import least_epsilon
 from shuffle_sim.privacy.events import NonPrivateEvent, PrivacyEvent
@@ -134,6 +134,14 @@ class LaplaceSum(Theorem[LaplaceSumEvent]):
             900, 1000, Digits(2, 1, 0, 2), FloodNoise(0.4, 2.0, 300.0, 300.0, 8, 8), 1, 400
         ),
     )
+
+    def exact(self, event: LaplaceSumEvent, delta: float) -> float | None:
+        """Of the two ends of the range, on one plane, where the view is two counts."""
+        digits, noise = event.digits, event.noise
+        if digits.planes > 1 or digits.packed or delta == 0:
+            return None
+        step = spread_of(digits, noise) / FINE
+        return least_epsilon(ends(digits, noise, step).times(event.coordinates).delta, delta)
 
     def epsilon(self, events: Releases[LaplaceSumEvent], delta: float) -> float:
         return math.inf if delta == 0 else _epsilon(events, delta)

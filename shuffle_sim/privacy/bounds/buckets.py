@@ -57,6 +57,17 @@ class Buckets:
         return np.asarray(found)
 
 
+def ends(honest: int, a: float) -> tuple[Floats, Floats]:
+    """Laws of the plus signs of h users in a bucket of one coordinate, (counts,): all at the lower
+    end; and one of them at the upper one.
+    """
+    others = scipy.stats.binom.pmf(np.arange(-1, honest + 1), honest - 1, 0.5 - a)
+    # Entry t + 1 of the others is P(t): with a plus of one user t is t - 1 of theirs.
+    minus, plus = others[1:], others[:-1]
+    low, high = 0.5 - a, 0.5 + a
+    return high * minus + low * plus, low * minus + high * plus
+
+
 @lru_cache(maxsize=1 << 12)
 def least_uniform(honest: int, share: float, lost: float) -> int:
     """K0: 1 + Bin(honest - 1, share) is below it with probability at most `lost`; at least 1."""

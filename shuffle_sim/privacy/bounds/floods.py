@@ -179,6 +179,13 @@ def two_sided(decay: float, pairs: Floats, k: int, up: bool, step: float) -> Los
     return LossLaw.of(np.concatenate(here), np.concatenate(there), step)
 
 
+def ends(digits: Digits, noise: FloodNoise, step: float) -> LossLaw:
+    """Of the two ends of the range on one plane: a pair of data, so it is reached."""
+    units = digits.units
+    pairs = _flood(noise.pairs * units, noise.pair_batch * units)
+    return two_sided(noise.decay, pairs, units, False, step)
+
+
 def curve(law: LossLaw, first: int, last: int) -> Floats:
     """delta at the points first .. last of a law's grid; no term of it is negative."""
     masses = np.zeros(max(last, law.start + law.masses.size) - first + 1)

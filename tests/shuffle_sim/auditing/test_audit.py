@@ -1,6 +1,7 @@
 """The audit passes on what is shipped and catches every planted defect."""
 
 import math
+from contextlib import suppress
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -23,12 +24,13 @@ from protocols import (
     SplitAndMixSum,
     VectorSum,
 )
+from protocols.comparison.named import named_protocol
 from protocols.counts.single import Response
 from protocols.shuffle import OneShotAverage
 from protocols.sums.binomial import BinomialRandomizer
 from shuffle_sim import Guarantee, ParameterError, Privacy
 from shuffle_sim.auditing.asked import Asked
-from shuffle_sim.auditing.audit import audit, others
+from shuffle_sim.auditing.audit import _bench, audit, others
 from shuffle_sim.auditing.canaries import canaries, whole_runs
 from shuffle_sim.auditing.checks import Checks
 from shuffle_sim.auditing.conformance import LawError
@@ -41,6 +43,7 @@ from shuffle_sim.auditing.watching import bits_of_chance, chance_of
 from shuffle_sim.privacy.accountant import ShuffleAccountant
 from shuffle_sim.privacy.bounds.gaussian import epsilon_gdp
 from shuffle_sim.protocol.base import Datum
+from shuffle_sim.registry import loaded
 from shuffle_sim.roles import Shuffler, UserShard
 from shuffle_sim.wire.messages import Messages
 
@@ -205,6 +208,19 @@ def test_an_epsilon_out_of_order_is_caught(claim, failed, monkeypatch):
     report = audit(protocol, repeats=1000, seed=3)
     assert [check.name for check in report.checks if check.passed is False] == failed
     assert report.passed is not bool(failed)
+
+
+@pytest.mark.parametrize("d", [1, 2])
+@pytest.mark.full
+def test_every_protocol_that_is_registered_can_be_looked_at(d):
+    made = 0
+    for name in loaded("protocol"):
+        with suppress(ParameterError):  # of scalars, or of more categories
+            protocol = named_protocol(name, 60, d, Privacy(2.0, 1e-6))
+            spec = protocol.plan(protocol.init())
+            bench = _bench(protocol, spec, (1, 1000, 1e-8, UserShard, Shuffler))
+            made += len(list(plan_of(bench))) > 5
+    assert made > 10
 
 
 @pytest.mark.parametrize("repeats", [0, 999, 1.5])

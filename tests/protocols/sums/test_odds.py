@@ -1,0 +1,100 @@
+"""Odds of views that are counts, and what whole runs of them show."""
+
+import itertools
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from protocols.sums.laplace_sum import LaplaceScalarSum, LaplaceVectorSum
+from protocols.sums.sparse_sum import SparseVectorSum
+from shuffle_sim import Privacy
+from shuffle_sim.auditing.canaries import canaries
+from shuffle_sim.auditing.stated import ordered, stated_epsilon
+from shuffle_sim.privacy.bounds import buckets
+from shuffle_sim.privacy.theorems import theorem_of
+
+NOISE = {"decay": 0.3, "flood": 150.0, "pairs": 150.0, "batch": 8, "pair_batch": 8, "cap": 3000}
+ONE_PLANE = {"base": 2, "low": 0, "high": 0, "top": 3, "smooth": 0.0, **NOISE}
+SUMS: dict[str, Any] = {
+    "one plane": LaplaceScalarSum(n=60, **ONE_PLANE),
+    "planes": LaplaceScalarSum(n=60, **(ONE_PLANE | {"low": 1, "high": 1, "smooth": 3.0})),
+    "packed": LaplaceScalarSum(n=60, packed=True, **ONE_PLANE),
+    "fewer are honest": LaplaceScalarSum(n=60, honest_fraction=0.5, **ONE_PLANE),
+    "vector": LaplaceVectorSum.calibrated(n=1000, d=2, privacy=Privacy(1.0, 1e-6)),
+    "buckets": SparseVectorSum(n=60, d=8, bucket=4, a=0.2, span=0.8),
+    "buckets of one": SparseVectorSum(n=60, d=2, bucket=1, a=0.3),
+}
+_DRAWS, _FAR = 1500, 5.5  # standard deviations: all events together are off in 1 of 100,000 cases
+
+
+def _farthest(name, factor=1.0):
+    """Of events by the odds and by one count: E e^odds on the first table less P on the second, in
+    standard deviations.
+    """
+    made = SUMS[name]
+    randomizer = made.plan(made.init()).randomizer
+    rng, users = np.random.default_rng(8), math.ceil(made.honest_fraction * made.n)
+    ends, found = [], []
+    for second in (False, True):
+        rows = np.repeat(randomizer.worst_pair()[0][None], users, axis=0)
+        rows[0] = randomizer.worst_pair()[int(second)]
+        tallies = [randomizer.tallied(rows, rng) for _ in range(_DRAWS)]
+        counts = [tally.dense(randomizer.alphabet.symbols)[0] for tally in tallies]
+        odds = [factor * randomizer.pair_odds(tally) for tally in tallies]
+        ends.append((np.array(odds), np.array(counts, float)))
+    for which in (0, 1):
+        both = np.concatenate([end[which] for end in ends])
+        for level in (-np.inf, *np.quantile(both, [0.2, 0.5, 0.8])):
+            first = np.exp(ends[0][0]) * (ends[0][which] > level)
+            second = ends[1][which] > level
+            spread = math.sqrt((first.var() + second.var()) / _DRAWS)
+            found.append(abs(first.mean() - second.mean()) / max(spread, 1e-12))
+    return max(found)
+
+
+@pytest.mark.parametrize("name", SUMS)
+def test_odds_are_those_of_the_two_tables(name):
+    assert _farthest(name) < _FAR
+
+
+@pytest.mark.parametrize("name", ["one plane", "planes", "buckets of one"])
+def test_other_odds_are_seen(name):
+    """Power: odds that are twice as large."""
+    assert _farthest(name, 2.0) > _FAR
+
+
+def test_one_bucket_is_counted_exactly():
+    """Over all that four users can say."""
+    a, low = 0.3, 0.2
+    laws = np.zeros((2, 5))
+    for signs in itertools.product((0, 1), repeat=4):
+        for end, first in enumerate((low, 1 - low)):
+            chances = [first, low, low, low]
+            laws[end, sum(signs)] += math.prod(
+                p if sign else 1 - p for p, sign in zip(chances, signs, strict=True)
+            )
+    np.testing.assert_allclose(buckets.ends(4, a), laws, rtol=1e-12)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("name", "ratio"), [("one plane", 0.8), ("buckets of one", 0.5)])
+def test_whole_runs_show_most_of_the_exact_epsilon(name, ratio):
+    made = SUMS[name]
+    event = made.plan(made.init()).event
+    exact = theorem_of(type(event)).exact(event, made.delta)
+    seen = canaries(made, seed=2)
+    assert ratio * exact < seen.epsilon() <= exact <= stated_epsilon(made)
+    assert ordered(made, stated_epsilon(made), exact, seen, 1e-6).passed
+
+
+@pytest.mark.full
+def test_half_of_the_two_sided_noise_is_seen(monkeypatch):
+    """Power: what is counted on both tables does not take the law for granted."""
+    made = SUMS["one plane"]
+    stated, less = stated_epsilon(made), replace(made.randomizer, decay=0.6)
+    assert made.randomizer._heights.size  # of the noise that is stated
+    monkeypatch.setitem(vars(made.randomizer), "kinds", less.kinds)
+    assert not ordered(made, stated, stated, canaries(made, seed=2), 1e-6).passed
