@@ -1,7 +1,9 @@
 """Lower bounds of epsilon from whole runs: canaries, and one user without a word on the law."""
 
 import math
+from copy import copy
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ from shuffle_sim.data.population import population_of
 from shuffle_sim.errors import ParameterError, integer
 from shuffle_sim.privacy.theorems import theorem_of
 from shuffle_sim.protocol.base import Protocol, RoundSpec
+from shuffle_sim.protocol.task import walked
 from shuffle_sim.roles.users import admitted
 from shuffle_sim.sampling.randomness import entropy_of
 from shuffle_sim.wire.messages import Tally
@@ -63,7 +66,9 @@ def canaries(
     columns = coordinates if paired else 1
     exact = data is None and _odds_known(spec)
     # One round is the same in every run but for its noise.
-    kept: dict[bytes, _Held] | None = {} if getattr(protocol, "one_shot", False) else None
+    alone = len(list(islice(walked(copy(protocol)), 2))) == 1
+    once = alone or getattr(protocol, "one_shot", False)
+    kept: dict[bytes, _Held] | None = {} if once else None
 
     def sample(index: int, work: float = 0.0) -> tuple[list[Floats], float]:
         """What was seen of the first and the second ends, and the work of it."""

@@ -45,7 +45,7 @@ _RANDOMIZERS: tuple[tuple[Randomizer, int, int], ...] = (
     (Tags(1, 1 << 20, 3), LONG // 3 + 9, 3),
     (Tags(3, 2, 3), 8, 60),
     (Tags(2, 2, 8), 2001, 12),
-    (Tags(1, 2, 64), LONG // 16 + 3, 6),
+    (Tags(1, 2, 64), LONG // 16 + 3, 4),
 )
 """Randomizers of each pool, reports, and rounds: few and many, around the limits of compiling."""
 
