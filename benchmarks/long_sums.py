@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.clock import best
 from protocols import CarryVectorSum, LaplaceScalarSum, ShuffleSGD, SparseVectorSum
 from protocols.problems.domains import L2Ball
 from protocols.problems.multiclass import Softmax
@@ -28,12 +29,13 @@ from shuffle_sim import Execution, Privacy, run
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.population import Generated, Population
 from shuffle_sim.privacy.planner import SumSpec
+from shuffle_sim.protocol.randomizer import Randomizer
 from shuffle_sim.wire.messages import Tally
 
 N, POINT, SMALL = 10_000, Privacy(1.0, 1e-6), Privacy(1.0, 1e-8)
 MILLION = {2.5: 12_000, 1.65: 70_000}
 """Mean square errors over the central Gaussian's, and the most bits of a user."""
-RUNS, DRAWS = 8, 40_000
+RUNS, DRAWS, FEW = 8, 40_000, 2_000
 RATIO = 1.3
 """Noise of buckets over the central Gaussian's, in training."""
 
@@ -136,12 +138,16 @@ def numbers(users: tuple[int, ...] = (10**4, 10**5, 10**6, 10**7)) -> dict[str, 
         )
         square = float(np.mean(drawn**2)) + rounding
         one = run(made, np.full(n, 0.3), fidelity="aggregate", seed=1)
+        few = np.full(FEW, 0.3)
+        alone = best(partial(Randomizer.reports, randomizer, few, rng))
+        at_once = best(partial(randomizer.reports, few, rng))
         found[f"{n:.0e}"] = {
             "error_over_laplace": math.sqrt(square / 2),
             "square_over_stated": square / made.standard_error**2,
             "bits": randomizer.usual_bits,
             "one_run_in_standard_errors": abs(one.value - 0.3 * n) / made.standard_error,
             "epsilon": one.privacy.epsilon,
+            "one_by_one_over_at_once": alone / at_once,
         }
     return found
 

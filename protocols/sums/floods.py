@@ -40,14 +40,22 @@ class BatchKind:
     batch: int = 1
     ratio: float = 0.0
 
-    def drawn(self, users: float, rng: np.random.Generator) -> int:
-        """All sizes together, of so many times the users who are planned."""
-        drawn = int(rng.poisson(self.rate * users))
+    def drawn(self, users: float, shape: tuple[int, ...], rng: np.random.Generator) -> Ints:
+        """All sizes together, of so many times the users who are planned; as often as `shape`."""
+        batches = rng.poisson(self.rate * users, shape)
+        if not self.ratio and self.batch == 1:
+            return batches
+        many = int(batches.sum())
         if self.ratio:
             # A Poisson number of log-series sizes is negative
             # binomial, so shares add up to a geometric.
-            return int(rng.logseries(self.ratio, drawn).sum())
-        return int(rng.integers(1, self.batch + 1, drawn).sum()) if self.batch > 1 else drawn
+            sizes = rng.logseries(self.ratio, many)
+        else:
+            sizes = rng.integers(1, self.batch + 1, many)
+        whose = np.repeat(np.arange(batches.size), batches.ravel())
+        total = np.zeros(batches.size, np.int64)
+        np.add.at(total, whose, sizes)
+        return total.reshape(shape)
 
     def law(self, users: float) -> Floats:
         """Of what is drawn, (sizes,)."""
@@ -219,10 +227,14 @@ class FloodRandomizer(SumRandomizer):
 
     def _drawn(self, users: int, rng: np.random.Generator) -> Ints:
         """Noise of so many users together, (d, symbols)."""
-        total = np.zeros((self.coordinates, self.worth.size), np.int64)
+        return np.asarray(self._noise(users, 1, rng)[0])
+
+    def _noise(self, users: int, times: int, rng: np.random.Generator) -> Ints:
+        """Noise of so many users together, so many times, (times, d, symbols)."""
+        total = np.zeros((times, self.coordinates, self.worth.size), np.int64)
         for kind in self.kinds:
-            for place in range(self.coordinates):
-                total[place] += kind.symbols * kind.drawn(users / self.planned, rng)
+            drawn = kind.drawn(users / self.planned, total.shape[:2], rng)
+            total += drawn[..., None] * kind.symbols
         return total
 
     def randomize(self, x: Floats, rng: np.random.Generator) -> Messages:
@@ -232,6 +244,16 @@ class FloodRandomizer(SumRandomizer):
         while counts.sum() > self.cap:
             counts = data + self._drawn(1, rng)
         return self.singly(np.repeat(np.arange(counts.size), counts.ravel()))
+
+    def reports(self, xs: Values, rng: np.random.Generator) -> Messages:
+        users = len(xs)
+        data = self._data(self._numbers(xs, rng)).reshape(users, self.coordinates, -1)
+        counts = data + self._noise(1, users, rng)
+        while (over := np.flatnonzero(counts.sum(axis=(1, 2)) > self.cap)).size:
+            counts[over] = data[over] + self._noise(1, over.size, rng)
+        flat = counts.reshape(users, -1)
+        words = np.repeat(np.arange(flat.size) % flat.shape[1], flat.ravel())
+        return self.singly(words, flat.sum(axis=1))
 
     def tallied(self, xs: Values, rng: np.random.Generator) -> Tally:
         """Without the cap, beyond which hardly any user draws: the event charges for both."""

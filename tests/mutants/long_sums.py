@@ -183,9 +183,10 @@ class OneShareForAll(FloodRandomizer):
 class WithoutShares(FloodRandomizer):
     """Noise is added where users are counted at once only."""
 
-    def randomize(self, x, rng):
-        counts = self._data(self._numbers(np.atleast_1d(x)[None], rng))
-        return self.singly(np.repeat(np.arange(counts.size), counts.ravel()))
+    def reports(self, xs, rng):
+        counts = self._data(self._numbers(xs, rng))
+        words = np.repeat(np.arange(counts.size) % counts.shape[1], counts.ravel())
+        return self.singly(words, counts.sum(axis=1))
 
 
 class TwiceTheShareAtOnce(FloodRandomizer):
@@ -200,9 +201,11 @@ class TwiceTheShareAtOnce(FloodRandomizer):
 class FewMessages(FloodRandomizer):
     """A user sends a tenth of the cap at most, and leaves out the rest of its noise."""
 
-    def randomize(self, x, rng):
-        sent = super().randomize(x, rng)
-        return self.singly(sent.words[:2])
+    def reports(self, xs, rng):
+        sent = super().reports(xs, rng)
+        ends = np.cumsum(sent.each)
+        kept = np.arange(len(sent.words)) - np.repeat(ends - sent.each, sent.each) < 2
+        return self.singly(sent.words[kept].astype(np.int64), np.minimum(sent.each, 2))
 
 
 BUCKETS: dict[type, str] = {

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from protocols import LaplaceScalarSum, LaplaceVectorSum
+from protocols.sums.floods import FloodRandomizer
 from shuffle_sim import ParameterError, Privacy, run
 from shuffle_sim.attacks.catalogue import attack
 from shuffle_sim.auditing.conformance import LawError, check_same_law
 from shuffle_sim.protocol.one_round import OneRound
+from shuffle_sim.protocol.randomizer import Randomizer
 
 SMALL = {"decay": 0.6, "smooth": 3.0, "flood": 6.0, "pairs": 6.0, "batch": 3, "pair_batch": 2}
 DIGITS = [
@@ -61,10 +63,14 @@ def test_users_one_by_one_and_together_have_one_law(digits):
     """Of every symbol's count; half of a flood is caught. False-alarm rate 1e-6 each."""
     randomizer, rng = small(digits, 6).randomizer, np.random.default_rng(2)
     xs, size = np.linspace(0, 1, 6), randomizer.worth.size
-    one_by_one = np.array([randomizer.reports(xs, rng).tally().dense(size) for _ in range(600)])
+    one_by_one, at_once = (
+        np.array([how(randomizer, xs, rng).tally().dense(size) for _ in range(600)])
+        for how in (Randomizer.reports, FloodRandomizer.reports)
+    )
     together = np.array([randomizer.tallied(xs, rng).dense(size) for _ in range(600)])
     for symbol in range(size):
         check_same_law(one_by_one[:, symbol], together[:, symbol])
+        check_same_law(one_by_one[:, symbol], at_once[:, symbol])
     less = small(digits, 6, flood=3.0, pairs=3.0).randomizer
     fewer = np.array([less.tallied(xs, rng).dense(size) for _ in range(600)])
     with pytest.raises(LawError):
