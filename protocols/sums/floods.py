@@ -6,12 +6,10 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import scipy
-from numpy.typing import NDArray
 
+from protocols.sums.batches import DEPTH, BatchKind, Ints
 from protocols.sums.encoding import Box, SumRandomizer
 from shuffle_sim.arrays import Floats, Values, dense
-from shuffle_sim.privacy.bounds.cells import batches, compound
 from shuffle_sim.privacy.bounds.floods import Digits, FloodNoise
 from shuffle_sim.privacy.laplace_planner import messages, symbols
 from shuffle_sim.privacy.laplace_sum import LaplaceSumEvent
@@ -19,50 +17,7 @@ from shuffle_sim.protocol.query import Query
 from shuffle_sim.sampling.carries import carry_out
 from shuffle_sim.wire.messages import Alphabet, Messages, Tally
 
-Ints = NDArray[np.int64]
-_DEPTH = 46.0  # e^-46 of a law lies beyond its window
 _SELDOM = 1e-18  # of a law is left out
-
-
-@dataclass(frozen=True)
-class BatchKind:
-    """Batches of messages of which all users draw some.
-
-    Attributes:
-        rate: mean number of batches of all users who are planned.
-        symbols: messages of a batch of one: how many of each symbol, (symbols,).
-        batch: sizes are uniform on 1 .. batch; or
-        ratio: of a log-series, if it is above 0.
-    """
-
-    rate: float
-    symbols: Ints
-    batch: int = 1
-    ratio: float = 0.0
-
-    def drawn(self, users: float, shape: tuple[int, ...], rng: np.random.Generator) -> Ints:
-        """All sizes together, of so many times the users who are planned; as often as `shape`."""
-        batches = rng.poisson(self.rate * users, shape)
-        if not self.ratio and self.batch == 1:
-            return batches
-        many = int(batches.sum())
-        if self.ratio:
-            # A Poisson number of log-series sizes is negative
-            # binomial, so shares add up to a geometric.
-            sizes = rng.logseries(self.ratio, many)
-        else:
-            sizes = rng.integers(1, self.batch + 1, many)
-        whose = np.repeat(np.arange(batches.size), batches.ravel())
-        total = np.zeros(batches.size, np.int64)
-        np.add.at(total, whose, sizes)
-        return total.reshape(shape)
-
-    def law(self, users: float) -> Floats:
-        """Of what is drawn, (sizes,)."""
-        if self.ratio:
-            reach = math.ceil(_DEPTH / -math.log(self.ratio)) + 2
-            return np.asarray(scipy.stats.nbinom.pmf(np.arange(reach), users, 1 - self.ratio))
-        return compound(self.rate * users, batches(self.batch))
 
 
 @dataclass(frozen=True)
@@ -341,7 +296,7 @@ class FloodRandomizer(SumRandomizer):
     @cached_property
     def _sum_law(self) -> tuple[Floats, int]:
         """ln of the law of the sum's noise in steps, and where 0 is."""
-        unit, reach = self.base**self.low, math.ceil(_DEPTH / self.decay)
+        unit, reach = self.base**self.low, math.ceil(DEPTH / self.decay)
         law = np.zeros(2 * reach * unit + 1)
         law[::unit] = np.exp(-self.decay * np.abs(np.arange(-reach, reach + 1)))
         for plane, kind in enumerate(self.kinds[: self.low]):
