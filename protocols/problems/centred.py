@@ -103,6 +103,8 @@ class Centred(OfLoss):
         z /= self.scale
         # The clip that privacy rests on, after any center and scale.
         z *= (self.reach / np.maximum(lengths(z), self.reach))[:, None]
+        # So does the constant: a row may hold another, and would leave the ball.
+        found[:, self.center.size] = self.constant
         return found
 
     def values(self, theta: Floats, rows: Floats) -> Floats:

@@ -95,3 +95,13 @@ def test_moved_rows_are_within_the_reach_where_squares_vanish(reach):
     data = np.full((1, 402), reach / 20)
     moved = near.rows(data)[0, :400]
     assert np.hypot.reduce(moved) == pytest.approx(reach, rel=1e-9)
+
+
+def test_a_row_with_another_constant_stays_in_the_ball():
+    """Its features may be 0, and the constant as long as the ball: moved, it would leave it."""
+    near = Centred(Logistic(REACH), CENTER, 0.1, CONSTANT, reach=1.0)
+    data = np.array([[0.0, 0.0, 0.0, REACH, 1.0], [0.0, 0.0, 0.0, -REACH, 1.0]])
+    moved = near.rows(data)[:, :4]
+    assert np.linalg.norm(moved, axis=1).max() <= REACH * (1 + 1e-12)
+    moved[:, 3] = data[:, 3]
+    assert np.linalg.norm(moved, axis=1).min() > 1.2 * REACH  # power: as it was
