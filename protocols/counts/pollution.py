@@ -30,6 +30,26 @@ def _law(rate: float, batch: int) -> Floats:
     return cells.compound(rate, cells.batches(batch))
 
 
+@lru_cache(maxsize=16)
+def _pair_laws(made: "Polluting", users: int) -> dict[int, Floats]:
+    """By bin in which the worst pair differs: the logarithms of a count's odds, (counts,)."""
+    rng, sent = np.random.default_rng(0), 1 - made.kept_back
+    first, second = (made.own(x[None], rng)[0] for x in made.worst_pair())
+    found = {}
+    for index, edge in enumerate(made.edges[:-1]):
+        noise = made.noise_law(index, users)
+        for place in {int(first[index]), int(second[index])} - {-1}:
+            held = first[index] == place, second[index] == place
+            if held[0] == held[1]:
+                continue
+            others = scipy.stats.binom.pmf(np.arange(users), (users - 1) * held[0], sent)
+            rest, own = np.convolve(noise, others), np.array([1 - sent, sent])
+            here, there = (np.convolve(rest, own if each else [1.0, 0.0]) for each in held)
+            # e^-700: what neither law can give speaks for neither.
+            found[edge + place] = np.log(there + 1e-304) - np.log(here + 1e-304)
+    return found
+
+
 @dataclass(frozen=True)
 class Polluting(Noisy):
     """Own words in some sets of bins, one a set at most, and batches of noise in each set.
@@ -157,6 +177,21 @@ class Polluting(Noisy):
         own = self.own(np.asarray(x, np.float64)[None], np.random.default_rng(0))[0, index]
         noise, s = self.noise_law(index, 1), self.kept_back
         return np.convolve(noise, [s, 1 - s]) if own == label - self.edges[index] else noise
+
+    def drawn_with(self, word: int) -> int:
+        """Words of different numbers are independent, given the data; for audits."""
+        return word
+
+    def pair_odds(self, tally: Tally) -> float:
+        """ln of how much likelier a tally is if one user holds the second of the worst pair, where
+        all others hold the first: bins are independent, and few of them differ.
+        """
+        assert tally.words is not None
+        odds = 0.0
+        for word, law in _pair_laws(self, tally.reports).items():
+            count = int(tally.sums[tally.words == word].sum())
+            odds += float(law[min(count, law.size - 1)])
+        return odds
 
     def _by_bin(self, values: list[float]) -> Floats:
         return np.repeat(values, self.sizes)

@@ -128,6 +128,16 @@ class Response(Obliged, _Bernoulli):
         drawn = rng.integers(self.categories, size=len(values))
         return self.singly(np.where(lies, drawn, values), np.ones(len(values), np.int64))
 
+    def pair_odds(self, tally: Tally) -> float:
+        """ln of how much likelier a tally is if one user holds the second of the worst pair, where
+        all others hold the first.
+        """
+        assert tally.words is not None
+        first, second = (tally.sums[tally.words == int(x[0])].sum() for x in self.worst_pair())
+        # One message, none knows which, has the other law: the mean of all ratios.
+        more = second * math.expm1(self.epsilon0) + first * math.expm1(-self.epsilon0)
+        return math.log1p(float(more) / tally.reports)
+
     def event(self, users: int, query: Query | None) -> PrivacyEvent:
         known = Corners.of_response(self.epsilon0, self.categories)
         return ShuffledEvent(users, self.epsilon0, known.both, known.neither)
@@ -231,6 +241,16 @@ class FixedBlanket(Obliged):
     def noiseless(self, x: Floats, rng: np.random.Generator) -> Messages:
         """The user's own message only."""
         return self.singly([int(x)])
+
+    def pair_odds(self, tally: Tally) -> float:
+        """ln of how much likelier a tally is if one user holds the second of the worst pair, where
+        all others hold the first.
+        """
+        assert tally.words is not None
+        first, second = (int(tally.sums[tally.words == x[0]].sum()) for x in self.worst_pair())
+        # Of as many messages as are uniform, and one: how many are at either end.
+        first -= tally.reports - 1
+        return math.log(max(second, 1e-300)) - math.log(max(first, 1e-300))
 
     def count_pmf(self, x: Floats, label: int) -> Floats:
         # The uniform ones may hit the own category, too.

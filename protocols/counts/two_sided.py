@@ -13,6 +13,7 @@ from protocols.counts.randomizer import MAX_BINS, Noisy, Words, central_range
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import integer
 from shuffle_sim.privacy.bounds import cells
+from shuffle_sim.privacy.bounds.floods import heights, more_odds
 from shuffle_sim.privacy.count_planner import TwoSidedNoise
 from shuffle_sim.privacy.counts import TwoSidedEvent
 from shuffle_sim.privacy.events import PrivacyEvent
@@ -119,6 +120,27 @@ class TwoSided(Noisy):
         flood = cells.compound(self.rate / self.planned, cells.batches(self.batch))
         law = np.convolve(noise, flood)
         return np.append(0.0, law) if label == 2 * int(x) else law
+
+    def drawn_with(self, word: int) -> int:
+        """Words of different bins are independent, given the data; for audits."""
+        return word // 2
+
+    def pair_odds(self, tally: Tally) -> float:
+        """ln of how much likelier a tally is if one user holds the second of the worst pair, where
+        all others hold the first: it leaves one bin, and comes to another.
+        """
+        assert tally.words is not None
+        decay, others = -math.log(self.decay), tally.reports - 1
+        plus, minus = (
+            np.array([tally.sums[tally.words == 2 * each + side].sum() for each in (0, 1)])
+            for side in (0, 1)
+        )
+        left, came = more_odds(decay, self._heights, plus - [others, 0], minus, 1)
+        return float(came - left)
+
+    @cached_property
+    def _heights(self) -> Floats:
+        return heights(-math.log(self.decay), cells.compound(self.rate, cells.batches(self.batch)))
 
     @property
     def sizes_law(self) -> Floats:

@@ -172,6 +172,10 @@ class BucketRandomizer(SumRandomizer):
         said = (0.5 + (v if label % 2 else -v)) / self.bucket
         return np.array([1 - said, said])
 
+    def drawn_with(self, word: int) -> int:
+        """Words of different buckets are independent, given the data; for audits."""
+        return word // (2 * self.bucket)
+
     def pair_odds(self, tally: Tally) -> float:
         """ln of how much likelier a tally is if one user holds the second of the worst pair, where
         all others hold the first.

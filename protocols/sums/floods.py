@@ -10,7 +10,7 @@ import numpy as np
 from protocols.sums.batches import DEPTH, BatchKind, Ints
 from protocols.sums.encoding import Box, SumRandomizer
 from shuffle_sim.arrays import Floats, Values, dense
-from shuffle_sim.privacy.bounds.floods import Digits, FloodNoise
+from shuffle_sim.privacy.bounds.floods import Digits, FloodNoise, heights, more_odds
 from shuffle_sim.privacy.laplace_planner import messages, symbols
 from shuffle_sim.privacy.laplace_sum import LaplaceSumEvent
 from shuffle_sim.protocol.query import Query
@@ -279,19 +279,12 @@ class FloodRandomizer(SumRandomizer):
             there, here = (law[np.clip(each, 0, law.size - 1)] for each in moved)
             return float((there - here).sum())
         plus, minus = counts.T
-        heights = [np.minimum(plus - k, minus) for k in (steps, 0)]
-        there, here = (self._heights[np.clip(h, -1, self._heights.size - 2)] for h in heights)
-        return float((self.decay * steps + there - here).sum())
+        return float(more_odds(self.decay, self._heights, plus, minus, steps).sum())
 
     @cached_property
     def _heights(self) -> Floats:
-        """ln H(m), m = 0, 1, ..., and at last of m = -1: (A + C', B + C') has the law
-        rho^(sum) H(least) up to a factor, H(m) the sum of P(C' = f) rho^(-2 f) over f <= m.
-        """
         (pairs,) = (kind.law(1.0) for kind in self.kinds if kind.symbols.all())
-        with np.errstate(divide="ignore"):
-            terms = np.log(pairs) + 2 * self.decay * np.arange(pairs.size)
-        return np.append(np.logaddexp.accumulate(terms), -np.inf)
+        return heights(self.decay, pairs)
 
     @cached_property
     def _sum_law(self) -> tuple[Floats, int]:

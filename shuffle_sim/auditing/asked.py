@@ -5,6 +5,7 @@ from contextlib import suppress
 from copy import copy
 from dataclasses import replace
 from functools import partial
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from shuffle_sim.arrays import Floats, dense
 from shuffle_sim.auditing.asked_runs import AskedRuns
 from shuffle_sim.auditing.bench import far
 from shuffle_sim.auditing.canaries import canaries, whole_runs
-from shuffle_sim.auditing.conformance import LawError
+from shuffle_sim.auditing.conformance import LawError, naming
 from shuffle_sim.auditing.empirical import Seen
 from shuffle_sim.auditing.joint import JointLaw
 from shuffle_sim.auditing.plan import CheckStep, Planned
@@ -30,7 +31,7 @@ from shuffle_sim.protocol.base import Query, RoundSpec
 from shuffle_sim.protocol.task import walked
 from shuffle_sim.roles import Deployment, count_type
 from shuffle_sim.roles.users import admitted
-from shuffle_sim.sampling.kernels import fortran
+from shuffle_sim.sampling.kernels import KERNELS, fortran, using
 from shuffle_sim.wire.codec import encode
 from shuffle_sim.wire.frames import Context, Frame, Kind, parse, split_frames
 from shuffle_sim.wire.messages import Messages
@@ -114,7 +115,12 @@ class Asked(AskedRuns):
             yield CheckStep(planned, None if why else make)
 
     def queries(self) -> None:
-        """The value of one user does not move with others' rows."""
+        """The value of one user does not move with others' rows, by any kernel."""
+        for kernel in KERNELS if find_spec("numba") else KERNELS[:1]:
+            with using(kernel), naming(kernel):
+                self._queries()
+
+    def _queries(self) -> None:
         population = self.population()
         few = min(population.users, 24)
         rows = np.concatenate([population.rows(user, user + 1) for user in range(few)])

@@ -23,9 +23,18 @@ from shuffle_sim.auditing.bench import of_categories
 from shuffle_sim.auditing.checks import Checks
 from shuffle_sim.auditing.empirical import best_threshold
 from shuffle_sim.auditing.plan import FALSE_ALARM, Check, CheckStep, Planned, steps_of
-from shuffle_sim.auditing.stated import ORDERED, bound, ordered, stated_epsilon
+from shuffle_sim.auditing.stated import (
+    ODDS,
+    ORDERED,
+    bound,
+    check_odds,
+    ordered,
+    stated_epsilon,
+    within,
+)
 from shuffle_sim.auditing.words import WordChecks
 from shuffle_sim.errors import ParameterError, integer
+from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.theorems import theorem_of
 from shuffle_sim.protocol.base import Protocol, RoundSpec
 from shuffle_sim.protocol.randomizer import Randomizer
@@ -101,6 +110,7 @@ def audit(
     seed: int | None = None,
     shard: type[UserShard] = UserShard,
     shuffler: type[Shuffler] = Shuffler,
+    privacy: Privacy | None = None,
     thorough: bool = False,
     on_check: Callable[[str, int, int], None] | None = None,
     **options: Any,
@@ -119,6 +129,7 @@ def audit(
         seed: to reproduce the audit, but for the runs that it makes without a seed.
         shard: the implementation of the users.
         shuffler: the implementation of the shuffler.
+        privacy: what the protocol was made for; None: what it states is held to no budget.
         thorough: more rounds, data and runs: some minutes in place of half of one.
         on_check: called before each check, with its name, its place and how many there are.
         options: of the run that is audited, as for `run`: runtime, workers, fidelity, security,
@@ -140,8 +151,10 @@ def audit(
     steps = [bound(protocol), *steps_of(bench), *asked.steps()]
     benches, late = _later(protocol, spec, given)
     steps += late
-    # One more for the order of the three epsilons; checks may depend on each other.
-    alarm = FALSE_ALARM / (len(steps) + 1)
+    theorem, delta, seen = stated_epsilon(protocol), protocol.delta, None
+    steps += within(theorem, delta, privacy)
+    # Two more for views' odds and the order of the three epsilons; checks may depend on each other.
+    alarm = FALSE_ALARM / (len(steps) + 2)
     for each in (bench, asked, *benches):
         each.alarm = alarm
     checks = list[Check]()
@@ -149,12 +162,13 @@ def audit(
         if on_check is not None:
             on_check(step.planned.name, len(checks), len(steps) + 1)
         checks.append(step.check())
-    theorem, delta, seen = stated_epsilon(protocol), protocol.delta, None
     exact = theorem_of(type(spec.event)).exact(spec.event, delta)
     if isinstance(bench, Checks) or hasattr(spec.randomizer, "pair_odds"):
         if on_check is not None:
             on_check(ORDERED.name, len(checks), len(steps) + 1)
-        seen = asked.seen(bench.known)
+        if (seen := asked.seen(bench.known)) is not None and seen.exact:
+            steps.append(CheckStep(ODDS, partial(check_odds, seen, alarm)))
+            checks.append(steps[-1].check())
         checks.append(ordered(protocol, theorem, exact, seen, alarm))
     return AuditReport(
         theorem,

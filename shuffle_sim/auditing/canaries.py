@@ -24,6 +24,7 @@ _PAIRS = 8_000  # of samples for a Gaussian estimate
 _SAMPLES = 20_000  # for a threshold
 _WORK = 40_000.0  # rounds of few users in all runs; more users count for more
 _CELLS = 20_000  # values whose noise takes as long as all else in a round
+_SENT = 8_000  # messages that take so long
 _FEWEST = 20  # runs
 _NUMBERS, _OVERHEAD = 30_000_000, 7_500  # users' numbers in whole runs; a round counts as so many
 _PARTS = 512  # of a run, at most: each of a round, or of every 512th
@@ -61,10 +62,10 @@ def canaries(
     if spec is None or not hasattr(spec.randomizer, "worst_pair"):
         raise ParameterError("protocol", type(protocol).__name__, "one whose randomizer has one")
     entropy, paired = entropy_of(seed), theorem_of(type(spec.event)).near_gaussian
-    coordinates = _coordinates(spec.randomizer)
+    exact = data is None and _odds_known(spec)
+    coordinates = 1 if exact else _coordinates(spec.randomizer)
     # Where noise is not Gaussian, one that moves in all coordinates at once is seen best.
     columns = coordinates if paired else 1
-    exact = data is None and _odds_known(spec)
     # One round is the same in every run but for its noise.
     alone = len(list(islice(walked(copy(protocol)), 2))) == 1
     once = alone or getattr(protocol, "one_shot", False)
@@ -110,6 +111,17 @@ def _odds_known(spec: RoundSpec) -> bool:
     return bool(np.linalg.norm(second - first) <= spec.query.apart)
 
 
+def pair_table(randomizer: Any, users: int, *, high: bool) -> Floats:
+    """Values of users of whom one holds the worst pair's second end (high), or its first, and all
+    others the first, as the randomizer takes them.
+    """
+    first, second = randomizer.worst_pair()
+    values = np.repeat(first[None], users, axis=0)
+    values[0] = second if high else first
+    # Numbers and categories have no axis of their own.
+    return values[:, 0] if len(first) == 1 and not getattr(randomizer, "norm_bound", 0) else values
+
+
 def _odds(protocol: Protocol[Any], *, high: bool, rng: np.random.Generator) -> tuple[Floats, float]:
     """The odds of a run in which one user holds the worst pair's second end (high), or its first,
     and all others the first, (1, 1); and the work of it.
@@ -119,11 +131,11 @@ def _odds(protocol: Protocol[Any], *, high: bool, rng: np.random.Generator) -> t
     state, odds, work = protocol.init(), 0.0, 0.0
     while (spec := protocol.plan(state)) is not None:
         randomizer: Any = spec.randomizer
-        first, second = randomizer.worst_pair()
-        values = np.repeat(first[None], math.ceil(protocol.honest_fraction * spec.cohort.size), 0)
-        values[0] = second if high else first
+        users = math.ceil(protocol.honest_fraction * spec.cohort.size)
+        values = pair_table(randomizer, users, high=high)
         tally = randomizer.tallied(values, rng)
-        odds, work = odds + randomizer.pair_odds(tally), work + 1 + values.size / _CELLS
+        sent = users * (1 + randomizer.usual_messages)
+        odds, work = odds + randomizer.pair_odds(tally), work + 1 + sent / _SENT
         state = protocol.update(state, spec.analyze(tally))
     return np.array([[odds]]), work
 

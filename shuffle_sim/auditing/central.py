@@ -20,9 +20,11 @@ from shuffle_sim.auditing.empirical import (
 )
 from shuffle_sim.auditing.plan import FALSE_ALARM, Check, UncheckedError, checked
 from shuffle_sim.auditing.release_law import check_distance, check_release, odds
+from shuffle_sim.auditing.stated import within
 from shuffle_sim.data.persons import population_for
 from shuffle_sim.data.population import InMemory, Population
 from shuffle_sim.errors import ParameterError, integer, real
+from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.ledger import PrivacyLedger
 from shuffle_sim.privacy.mechanisms import Noise
 from shuffle_sim.privacy.theorems import theorem_of
@@ -79,6 +81,7 @@ def audit_central(
     *,
     epsilon: float | None = None,
     delta: float | None = None,
+    privacy: Privacy | None = None,
     repeats: int = 4000,
     seed: int | None = None,
     thorough: bool = False,
@@ -103,6 +106,7 @@ def audit_central(
         second: rows of which one differs.
         epsilon: claimed; None: what the ledger finds for the events charged.
         delta: of the claim; None: the algorithm's.
+        privacy: what the algorithm was made for; None: the claim is held to no budget.
         repeats: draws of each table, at least 1,000; up to ten times as many if they
             take seconds, 300 if runs are long.
         seed: to reproduce the game; the curator's runs have none.
@@ -113,13 +117,9 @@ def audit_central(
         ParameterError: tables that do not differ in exactly one row, or a number out of range.
     """
     integer("repeats", repeats, 1000)
-    delta = real(
-        "delta", algorithm.delta if delta is None else delta, 0.0, 1.0, closed=(True, False)
-    )
-    first, second = np.asarray(first, float), np.asarray(second, float)
-    alike = first.shape == second.shape
-    if not alike or (first != second).reshape(len(first), -1).any(axis=1).sum() != 1:
-        raise ParameterError("second", second.shape, "the first table with one row replaced")
+    delta = algorithm.delta if delta is None else delta
+    delta = real("delta", delta, 0.0, 1.0, closed=(True, False))
+    first, second = _neighbours(first, second)
     games, played = _played(algorithm, (first, second), repeats, entropy_of(seed))
     ledger, repeated = games[0].ledger, len(played[0])
     half = repeated // 2
@@ -149,8 +149,19 @@ def audit_central(
         mu = gaussian_distance(near, others, DOUBT / 4)
         found = max(found, exact_odds(law, others_law, delta, DOUBT / 4, mu))
     game = Check("the game refutes no claim", sure <= claimed)
-    checks = (*_checks(games), *_of_runs(algorithm, first, second, options, thorough), game)
+    runs = _of_runs(algorithm, first, second, options, thorough)
+    budget = (step.check() for step in within(claimed, delta, privacy))
+    checks = (*_checks(games), *runs, *budget, game)
     return CentralAudit(claimed, max(0.0, found), delta, repeated, gaussian, exact, checks)
+
+
+def _neighbours(first: Floats, second: Floats) -> tuple[Floats, Floats]:
+    """Both tables, which differ in one row."""
+    first, second = np.asarray(first, float), np.asarray(second, float)
+    alike = first.shape == second.shape
+    if not alike or (first != second).reshape(len(first), -1).any(axis=1).sum() != 1:
+        raise ParameterError("second", second.shape, "the first table with one row replaced")
+    return first, second
 
 
 def _played(

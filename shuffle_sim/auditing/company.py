@@ -4,9 +4,10 @@ What a user sends has one law, whoever else is asked with it. And a round is ans
 once, and by enough of them; roles together in a station do what they do apart.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import product
 
 import numpy as np
@@ -24,6 +25,7 @@ from shuffle_sim.errors import RoundAbortedError
 from shuffle_sim.protocol.adversary import Adversary, Users
 from shuffle_sim.roles import Deployment, Shuffler, UserShard
 from shuffle_sim.roles.station import Station
+from shuffle_sim.sampling.randomness import Role
 from shuffle_sim.wire.frames import Context, Frame, Kind, split_frames
 
 _USERS, _ROUNDS, _BLOCK = 24, 40, 8
@@ -64,6 +66,17 @@ class Occasion:
     before: Cohort | None = None
 
 
+@dataclass(frozen=True)
+class Noted(Deployment):
+    """Notes which streams its roles ask for."""
+
+    asked: list[tuple[int, Role, int]] = field(default_factory=list)
+
+    def stream(self, round_index: int, role: Role, index: int) -> np.random.Generator:
+        self.asked.append((round_index, role, index))
+        return super().stream(round_index, role, index)
+
+
 class Company(Draws):
     """The checks of users in other company."""
 
@@ -80,6 +93,10 @@ class Company(Draws):
     def company(self) -> None:
         """Each has its law: few in a block, after others, and beside those who are not honest."""
         asked = list(self._occasions())
+        for each in asked:
+            if each.deployment.adversary is not None:
+                with naming(each.name):
+                    self._streams_apart(each)
         fidelities = [*self.fidelities, *["aggregate"] * (self.randomizer.view == "sums")]
         for each in asked:
             for fidelity in fidelities:
@@ -114,6 +131,23 @@ class Company(Draws):
             if stay.any():
                 left = replace(several, adversary=adversary)
                 yield Occasion(name, left, all_of_them, every[stay])
+
+    def _streams_apart(self, asked: Occasion) -> None:
+        """What honest users of a block draw from is asked for once: corrupted ones never see it."""
+        known = {each.name: getattr(asked.deployment, each.name) for each in fields(Deployment)}
+        deployment = Noted(**known)
+        shard = self.shard(deployment, self._rows(), deployment.blocks())
+        rounds = range(1, 3)
+        self.answered(shard, self.round(asked.cohort), rounds)
+        often = Counter(deployment.asked)
+        wrong = [
+            key
+            for key, times in often.items()
+            if key[1] is Role.USERS and (times > 1 or key[2] not in deployment.blocks())
+        ]
+        if wrong:
+            index, _, place = wrong[0]
+            raise LawError(f"stream {place} of users in round {index} is asked for by others, too")
 
     def _of(self, users: int, size: int) -> Deployment:
         deployment = self.deployment("literal", FIRST, size)

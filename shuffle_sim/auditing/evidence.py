@@ -23,6 +23,19 @@ _LEFT = 25.0  # e^-25 of a normaliser is left out, and added as a bound
 _FARTHEST = 36.0  # square of standard deviations, as far as a bet goes
 
 
+def spared(numbers: Floats, doubt: float, width: float = 1.0) -> Numbers:
+    """How far a mean is from its expectation at most, to one side (Maurer and Pontil 2009).
+
+    Args:
+        numbers: independent, of one law inside an interval; (draws, ...).
+        doubt: half the probability that it is farther.
+        width: of the interval.
+    """
+    log, many = math.log(1 / doubt), len(numbers)
+    spread = 2 * numbers.var(axis=0, ddof=1) * log / many
+    return np.asarray(np.sqrt(spread) + 7 * width * log / 3 / (many - 1))
+
+
 def against_law(counts: Numbers, weights: Floats, alarm: float) -> bool:
     """Whether counts of independent draws speak against a law, falsely with probability `alarm`.
 

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterable
 from copy import copy
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -12,19 +13,23 @@ import numpy as np
 from shuffle_sim.arrays import Floats
 from shuffle_sim.auditing.conformance import LawError
 from shuffle_sim.auditing.empirical import Seen
+from shuffle_sim.auditing.evidence import spared
 from shuffle_sim.auditing.plan import Check, CheckStep, Planned, UncheckedError
 from shuffle_sim.auditing.scores import summed
 from shuffle_sim.execution.result import Result
 from shuffle_sim.privacy.accountant import ShuffleAccountant
 from shuffle_sim.privacy.events import PrivacyEvent
+from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.ledger import Charge, PrivacyLedger
 from shuffle_sim.privacy.theorems import theorem_of
 from shuffle_sim.protocol.base import Protocol
 from shuffle_sim.protocol.binding import UNCHECKED, checked_event
+from shuffle_sim.protocol.one_round import OneRound
 from shuffle_sim.protocol.task import walked
 
 HONEST = 60
 """Users, at most, in the comparison of an event's law with the randomizer's."""
+_LEVELS = 0.1, 0.3, 0.5, 0.7, 0.9  # quantiles of odds
 _DELTAS = (1e-2, 1e-4)  # of it: where Fourier transforms keep their digits
 ORDERED = Planned(
     "theorem >= exact >= empirical lower bound",
@@ -32,6 +37,62 @@ ORDERED = Planned(
     "8,000 pairs of samples, or 20,000 for thresholds; fewer of long runs",
     "half the noise, whatever the reason",
 )
+
+
+_WITHIN = Planned(
+    "no more is stated than was asked for",
+    "epsilon of the whole run, as it is planned, at the delta that was asked for",
+    "exact",
+    "a plan that takes more than its budget",
+)
+
+
+def within(epsilon: float, delta: float, asked: Privacy | None) -> list[CheckStep]:
+    """The check that no more is stated than was asked for, if something was."""
+    if asked is None:
+        return []
+    return [CheckStep(_WITHIN, partial(check_within, epsilon, delta, asked))]
+
+
+def check_within(epsilon: float, delta: float, asked: Privacy) -> None:
+    """What is stated is no more than the budget.
+
+    Raises:
+        LawError: it is.
+    """
+    if not (epsilon <= asked.epsilon * (1 + 1e-9) and delta <= asked.delta):
+        raise LawError(
+            f"asked for is ({asked.epsilon:g}, {asked.delta:g}), stated ({epsilon:.6g}, {delta:g})"
+        )
+
+
+ODDS = Planned(
+    "views have the odds that are stated of them",
+    "canaries in whole runs: how often odds come on either table",
+    "20,000 views; fewer of long runs",
+    "noise that two kinds of messages share; less of it",
+)
+
+
+def check_odds(seen: Seen, alarm: float) -> None:
+    """Odds o of the second table over the first come as odds do.
+
+    For any set of odds the mean of min(1, e^o) on the first table is that of min(1, e^-o) on the
+    second: both are what the two laws share there.
+
+    Raises:
+        LawError: they do not, by the empirical Bernstein inequality (Maurer and Pontil 2009).
+    """
+    odds = [each.sum(axis=1) for each in (seen.low, seen.high)]
+    shared = [np.exp(np.minimum(each, 0.0)) for each in (odds[0], -odds[1])]
+    levels = -np.inf, *np.quantile(np.concatenate(odds), _LEVELS)
+    for level in levels:
+        parts = [part * (each > level) for part, each in zip(shared, odds, strict=True)]
+        gap = abs(float(parts[0].mean() - parts[1].mean()))
+        # Parts lie in [0, 1]; two means with two sides each, at all levels.
+        room = sum(float(spared(part, alarm / 8 / len(levels))) for part in parts)
+        if gap > room:
+            raise LawError(f"odds above {level:.3g}: {gap:.3g} apart, allowed {room:.3g}")
 
 
 def bound(protocol: Protocol[Any]) -> CheckStep:
@@ -62,6 +123,9 @@ def check_bound(protocol: Protocol[Any]) -> None:
         most = math.ceil(protocol.honest_fraction * spec.cohort.size - 1e-9)
         if (honest := getattr(spec.event, "honest", 0)) > most:
             raise LawError(f"an event counts on {honest:,} honest users, there are {most:,}")
+        floor = protocol.honest_fraction < 1 and isinstance(protocol, OneRound)
+        if floor and spec.minimum < honest:
+            raise LawError(f"{spec.minimum:,} reports are released, {honest:,} are counted on")
     if not known:
         raise UncheckedError(UNCHECKED)
 
@@ -95,14 +159,28 @@ def check_charged(found: Result, planned: Iterable[Charge]) -> None:
     left = Counter(charges) - Counter(found.ledger.charges)
     if left:
         raise LawError(f"{left.total():,} of {len(charges):,} releases are not charged")
-    ledger, stated = PrivacyLedger(), found.promised
-    for each in charges:
-        ledger.charge(each.cohort, each.event)
-    costs = ledger.guarantee(stated.delta, settled=False).epsilon
+    stated = found.promised
+    costs = worst_of(charges, stated.delta)
     if not stated.epsilon >= costs * (1 - 1e-9):
         raise LawError(
             f"the run states epsilon {stated.epsilon:.6g}, its releases cost {costs:.6g}"
         )
+
+
+def worst_of(charges: tuple[Charge, ...], delta: float) -> float:
+    """The largest epsilon of a user, by all releases that ask it; no ledger is believed."""
+    edges = sorted({edge for each in charges for span in each.cohort.ranges for edge in span})
+    histories = {
+        frozenset(Counter(each.event for each in charges if any(each.cohort.within(*ends))).items())
+        for ends in pairwise(edges)
+    }
+    found = 0.0
+    for history in histories:
+        accountant = ShuffleAccountant()
+        for event, count in history:
+            accountant.compose(event, count)
+        found = max(found, accountant.get_epsilon(delta))
+    return found
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -155,7 +233,7 @@ def ordered(
     name = ORDERED.name
     if seen is None:
         return Check(name, None, "no value that a user may send could be made for its canaries")
-    sure, lower = seen.counted(alarm), exact if exact is not None else 0.0
+    sure, lower = seen.epsilon(alarm), exact if exact is not None else 0.0
     # What is exact speaks of a pair in one coordinate; a canary may move in several.
     single = protocol.claims_sequential and seen.single
     fine = theorem * (1 + 1e-9) >= max(lower, sure) and (

@@ -66,6 +66,15 @@ WORD_KINDS: tuple[CheckKind, ...] = (
         brief=True,
     ),
     CheckKind(
+        "words that are drawn apart tell nothing of each other",
+        "apart",
+        "ranks of up to 32 words in tallies of many users, two by two",
+        lambda b: "2,000 rounds of up to 1,000 users",
+        "noise that two words share, so that their sum or difference has none",
+        applies=lambda b: hasattr(b.randomizer, "drawn_with"),
+        brief=True,
+    ),
+    CheckKind(
         "each word of many users at once has its exact law",
         "tallies",
         "tallies of a block of the pair's data",

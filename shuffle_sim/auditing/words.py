@@ -19,7 +19,8 @@ from shuffle_sim.arrays import Floats, dense
 from shuffle_sim.auditing.bench import ROUNDS, BenchRound
 from shuffle_sim.auditing.conformance import LawError, check_pmf, naming
 from shuffle_sim.auditing.plan import UncheckedError
-from shuffle_sim.auditing.scores import judge, scored, stacked, summed
+from shuffle_sim.auditing.scores import judge, ranked, scored, stacked, summed
+from shuffle_sim.auditing.sequences import check_products
 from shuffle_sim.auditing.viewing import check_orders
 from shuffle_sim.auditing.word_data import WordData
 from shuffle_sim.auditing.word_plan import WORD_KINDS
@@ -43,6 +44,8 @@ _PAIRED = 400  # outcomes of two rounds, at most
 _SELDOM = 0.05  # of a law must be apart from its likeliest range
 _AT_ONCE, _FEW, _LOOKED = 1000, 150, 12  # users of a block, rounds, and words
 _HONEST = 60
+_TOGETHER = 2_000  # rounds
+_PAIRS = 16  # words at the beginning, and anywhere, that are compared two by two
 _EPSILONS = (0.0, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
 
 
@@ -152,6 +155,28 @@ class WordChecks(WordData):
     def order(self) -> None:
         """Views of all pools."""
         check_orders(self, self.alarm)
+
+    def apart(self) -> None:
+        """Words that the randomizer draws apart tell nothing of each other in tallies.
+
+        Each word may have its law, and the sum or difference of two no noise.
+        """
+        users = max(_USERS, min(_AT_ONCE, self.spec.cohort.size // 2 * 2))
+        few = np.linspace(0, len(self._words) - 1, _PAIRS).astype(np.int64)
+        kept = np.union1d(few, np.arange(min(_PAIRS, len(self._words))))
+        apart = np.array([self.randomizer.drawn_with(int(self._words[word])) for word in kept])
+        one, other = np.nonzero(np.triu(apart[:, None] != apart))
+        if not one.size:
+            raise UncheckedError("all words that are looked at are drawn together")
+        fidelity = "aggregate" if self._counted else "literal"
+        seen = self._tallies(fidelity, _TOGETHER, users, users)
+        scaled, spread = np.zeros((len(seen), len(kept))), np.zeros(len(kept))
+        for place, (word, law) in enumerate(self._laws_of(kept, users)):
+            ranks, spread[place] = ranked(law)
+            scaled[:, place] = ranks[np.minimum(seen[:, word], len(ranks) - 1)]
+        products, squares = scaled.T @ scaled, (scaled**2).sum(axis=0)
+        most = squares[one] * spread[other]
+        check_products(products[one, other], most, self.alarm, "two words of a tally")
 
     def tally_law(self, fidelity: str) -> None:
         """Tallies of each word over all users, of independent rounds."""

@@ -238,6 +238,7 @@ def audit_command(
     with Bar("auditing", 1) as bar:
         report = audit(
             made,
+            privacy=budget,
             security=hosting.security,
             on_check=lambda name, place, every: bar.step(place, name, every),
             adversary=attacks(attack or []),
@@ -270,7 +271,7 @@ def _curator(
     with Bar("auditing", len(tables)) as bar:
         for place, (name, pair) in enumerate(tables.items()):
             bar.step(place, f"tables {name}")
-            found[name] = audit_central(made, *pair, **options)
+            found[name] = audit_central(made, *pair, privacy=privacy, **options)
     passed = all(each.passed for each in found.values())
     complete = all(each.complete for each in found.values())
     return CuratorSummary(passed, complete, type(made).__name__, found)

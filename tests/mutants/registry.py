@@ -27,7 +27,7 @@ from shuffle_sim.protocol.base import Datum
 from shuffle_sim.sampling.randomness import Role
 
 from . import counting as c
-from . import edges, in_company, long_sums, sealing, seldom
+from . import edges, in_company, long_sums, sealing, seldom, shared
 from . import orderings as o
 from . import planted as p
 from . import randomizers as r
@@ -64,6 +64,16 @@ def few_floods() -> Any:
 def descent() -> Any:
     problem = Problem(Logistic(), L2Ball(2, 1.0))
     return ShuffleGD.calibrated(n=40, problem=problem, privacy=FEW, rounds=2, noise_ratio=1.3)
+
+
+def descent_of_three() -> Any:
+    problem = Problem(Logistic(), L2Ball(3, 1.0))
+    return ShuffleGD.calibrated(n=40, problem=problem, privacy=FEW, rounds=2, noise_ratio=1.3)
+
+
+def eight_in_ten() -> Any:
+    given = {"n": 1000, "d": 3, "noise_ratio": 1.4, "honest_fraction": 0.8}
+    return VectorSum.calibrated(privacy=Privacy(1.0, 1e-6), **given)
 
 
 def single() -> Any:
@@ -112,6 +122,7 @@ def _of_randomizers() -> Iterator[Mutant]:
         (long_sums.buckets, "BucketRandomizer", edges.BUCKETS),
         (few_floods, "FloodRandomizer", edges.FLOODS),
         *long_sums.PLANTED,
+        (shared.pairs, "BucketRandomizer", {shared.OneCoinForAllBuckets: "apart"}),
     ):
         for kind, check in kinds.items():
             extra = _MORE.get(kind, ())
@@ -270,6 +281,7 @@ def _of_words() -> Iterator[Mutant]:
         ("response", c.OneCategoryTrue, "search", {"categories": 300, "n": 5000}),
         ("response", c.SameLies, "rounds", {}),
         ("response", c.Boasts, "message", {}),
+        ("pollution", shared.AlsoInTheNextBin, "apart", {"n": 1000}),
         *edges.WORDS,
     ):
         made = partial(c.histogram, method, kind, **more)
@@ -369,6 +381,15 @@ _PLANTED = (
     Mutant("rows read anew", "own", plant=p.first_row_for_all),
     Mutant("rows without length", "alone", carry, ("compiled",), p.no_squares_come),
     Mutant("a query of others", "queries", _centred),
+    Mutant(
+        "norms without a column",
+        "queries",
+        descent_of_three,
+        plant=shared.first_column_has_no_square,
+    ),
+    Mutant("corrupted users see noise", "company", plant=shared.of_users("CORRUPTED")),
+    Mutant("coalitions see noise", "company", plant=shared.of_users("COALITION")),
+    Mutant("no floor of reports", "bound", eight_in_ten, plant=shared.no_floor),
     Mutant(
         "processes without entropy",
         "hosted",

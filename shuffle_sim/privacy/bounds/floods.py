@@ -14,11 +14,13 @@ from functools import lru_cache
 
 import numpy as np
 import scipy
+from numpy.typing import NDArray
 
 from shuffle_sim.arrays import Floats
 from shuffle_sim.privacy.bounds.cells import batches, compound
 from shuffle_sim.privacy.bounds.losses import LossLaw
 
+Ints = NDArray[np.int64]
 _ROUNDING = 1e-15  # of a curve's differences, for each of its points
 _FALSE = 3e-16  # of a transform: what is below is its error
 _DEPTH = 46.0  # e^-46 of a geometric law lies beyond its window
@@ -177,6 +179,25 @@ def two_sided(decay: float, pairs: Floats, k: int, up: bool, step: float) -> Los
         # Q(z') M'(.) at the outcome of P(z) M(.): the factor of the differences is e^-loss.
         there.append(chance * math.exp(-loss) * other)
     return LossLaw.of(np.concatenate(here), np.concatenate(there), step)
+
+
+def heights(decay: float, pairs: Floats) -> Floats:
+    """ln H(m), m = 0, 1, ..., and at last of m = -1, under a law of pairs (counts,).
+
+    (A + C', B + C') has the law rho^(sum) H(least) up to a factor, and H(m) is the sum of
+    P(C' = f) rho^(-2 f) over f <= m.
+    """
+    with np.errstate(divide="ignore"):
+        terms = np.log(pairs) + 2 * decay * np.arange(pairs.size)
+    return np.append(np.logaddexp.accumulate(terms), -np.inf)
+
+
+def more_odds(decay: float, heights: Floats, plus: Ints, minus: Ints, k: int) -> Floats:
+    """ln of how much likelier two counts are if k of the first are not noise."""
+    there, here = (
+        heights[np.clip(np.minimum(plus - less, minus), -1, heights.size - 2)] for less in (k, 0)
+    )
+    return np.asarray(decay * k + there - here)
 
 
 def ends(digits: Digits, noise: FloodNoise, step: float) -> LossLaw:

@@ -8,14 +8,28 @@ from typing import Any
 import numpy as np
 import pytest
 
+from protocols import Histogram
+from protocols.comparison.named import named_protocol
+from protocols.counts.two_sided import TwoSided
 from protocols.sums.laplace_sum import LaplaceScalarSum, LaplaceVectorSum
 from protocols.sums.sparse_sum import SparseVectorSum
 from shuffle_sim import Privacy
-from shuffle_sim.auditing.canaries import canaries
-from shuffle_sim.auditing.stated import ordered, stated_epsilon
+from shuffle_sim.auditing.canaries import canaries, pair_table
+from shuffle_sim.auditing.conformance import LawError
+from shuffle_sim.auditing.stated import (
+    check_odds,
+    check_within,
+    ordered,
+    stated_epsilon,
+    worst_of,
+)
+from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.privacy.bounds import buckets
+from shuffle_sim.privacy.events import LaplaceEvent
+from shuffle_sim.privacy.ledger import Charge
 from shuffle_sim.privacy.theorems import theorem_of
 
+BUDGET = Privacy(2.0, 1e-6)
 NOISE = {"decay": 0.3, "flood": 150.0, "pairs": 150.0, "batch": 8, "pair_batch": 8, "cap": 3000}
 ONE_PLANE = {"base": 2, "low": 0, "high": 0, "top": 3, "smooth": 0.0, **NOISE}
 SUMS: dict[str, Any] = {
@@ -26,6 +40,12 @@ SUMS: dict[str, Any] = {
     "vector": LaplaceVectorSum.calibrated(n=1000, d=2, privacy=Privacy(1.0, 1e-6)),
     "buckets": SparseVectorSum(n=60, d=8, bucket=4, a=0.2, span=0.8),
     "buckets of one": SparseVectorSum(n=60, d=2, bucket=1, a=0.3),
+    "histogram": named_protocol("histogram", 300, 4, BUDGET),
+    "quantiles": named_protocol("quantiles", 300, 8, BUDGET),
+    "kept back": Histogram.calibrated(n=300, categories=3, privacy=BUDGET, kept_back=0.1),
+    "response": Histogram.calibrated(n=300, categories=4, privacy=BUDGET, method="response"),
+    "two-sided": Histogram.calibrated(n=300, categories=3, privacy=BUDGET, method="two-sided"),
+    "blanket": Histogram.calibrated(n=300, categories=4, privacy=BUDGET, method="fixed-blanket"),
 }
 _DRAWS, _FAR = 1500, 5.5  # standard deviations: all events together are off in 1 of 100,000 cases
 
@@ -39,8 +59,7 @@ def _farthest(name, factor=1.0):
     rng, users = np.random.default_rng(8), math.ceil(made.honest_fraction * made.n)
     ends, found = [], []
     for second in (False, True):
-        rows = np.repeat(randomizer.worst_pair()[0][None], users, axis=0)
-        rows[0] = randomizer.worst_pair()[int(second)]
+        rows = pair_table(randomizer, users, high=second)
         tallies = [randomizer.tallied(rows, rng) for _ in range(_DRAWS)]
         counts = [tally.dense(randomizer.alphabet.symbols)[0] for tally in tallies]
         odds = [factor * randomizer.pair_odds(tally) for tally in tallies]
@@ -60,7 +79,7 @@ def test_odds_are_those_of_the_two_tables(name):
     assert _farthest(name) < _FAR
 
 
-@pytest.mark.parametrize("name", ["one plane", "planes", "buckets of one"])
+@pytest.mark.parametrize("name", ["one plane", "planes", "buckets of one", "histogram", "response"])
 def test_other_odds_are_seen(name):
     """Power: odds that are twice as large."""
     assert _farthest(name, 2.0) > _FAR
@@ -98,3 +117,46 @@ def test_half_of_the_two_sided_noise_is_seen(monkeypatch):
     assert made.randomizer._heights.size  # of the noise that is stated
     monkeypatch.setitem(vars(made.randomizer), "kinds", less.kinds)
     assert not ordered(made, stated, stated, canaries(made, seed=2), 1e-6).passed
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("method", ["pollution", "response"])
+def test_an_event_that_states_half_is_seen(method):
+    """A word's tally alone, and sixty users, would not show it."""
+    made = Histogram.calibrated(n=300, categories=3, privacy=BUDGET, method=method)
+    seen, stated = canaries(made, seed=2), stated_epsilon(made)
+    assert ordered(made, stated, None, seen, 1e-7).passed
+    assert not ordered(made, stated / 2, None, seen, 1e-7).passed
+
+
+@pytest.mark.full
+def test_counts_of_one_draw_have_other_odds(monkeypatch):
+    """Power: what is for a bin and against it is one draw, so their difference has no noise."""
+    made = SUMS["two-sided"]
+    check_odds(canaries(made, seed=2), 1e-7)
+    true = TwoSided.drawn
+
+    def drawn(randomizer, users, rng):
+        (makers, words, sizes), _, *flood = true(randomizer, users, rng)
+        yield makers, words, sizes
+        yield makers, words + 1, sizes
+        yield from flood
+
+    monkeypatch.setattr(TwoSided, "drawn", drawn)
+    with pytest.raises(LawError, match="odds above"):
+        check_odds(canaries(made, seed=2), 1e-7)
+
+
+def test_more_than_was_asked_for_is_seen():
+    for epsilon, delta in ((1.0, 1e-6), (0.9, 1e-7)):
+        check_within(epsilon, delta, Privacy(1.0, 1e-6))
+    for epsilon, delta in ((1.001, 1e-6), (0.9, 2e-6), (math.nan, 1e-6)):
+        with pytest.raises(LawError):
+            check_within(epsilon, delta, Privacy(1.0, 1e-6))
+
+
+def test_the_worst_user_is_found_without_the_ledger():
+    """Two releases on one half of the users; a ledger that takes the largest event for all."""
+    cohorts = Cohort.of(0, 10), Cohort.of(5, 10)
+    charges = tuple(Charge(each, LaplaceEvent(0.5)) for each in cohorts)
+    assert worst_of(charges, 0.0) == pytest.approx(1.0)

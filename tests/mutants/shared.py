@@ -1,0 +1,71 @@
+"""Defects of what is drawn together or apart: words, norms of rows, streams of users."""
+
+from typing import Any
+
+import numpy as np
+
+from protocols import SparseVectorSum
+from protocols.counts.pollution import Categories
+from protocols.sums.buckets import BucketRandomizer
+from protocols.sums.rotation import rotated
+from shuffle_sim.protocol.one_round import OneRound
+from shuffle_sim.roles import corrupted
+from shuffle_sim.sampling import compiled
+from shuffle_sim.sampling.exact import poisson
+from shuffle_sim.sampling.randomness import Role
+
+
+class AlsoInTheNextBin(Categories):
+    """Half as many batches, each in the next bin, too: differences of bins have less noise."""
+
+    def drawn(self, users, rng):
+        size = self.sizes[0]
+        count = poisson(self._number(0, users) // 2, rng)
+        makers = rng.integers(users, size=2 * count)
+        places = rng.integers(size, size=count)
+        sizes = rng.integers(1, self.batch + 1, size=count)
+        yield makers, np.concatenate([places, (places + 1) % size]), np.tile(sizes, 2)
+
+
+def pairs() -> Any:
+    return SparseVectorSum(n=200, d=16, bucket=2, a=0.2, delta=1e-2)
+
+
+class OneCoinForAllBuckets(BucketRandomizer):
+    """A user has one coin for its signs of all buckets."""
+
+    def reports(self, xs, rng):
+        starts = np.arange(0, self.sent, self.bucket)
+        places = starts + rng.integers(self.bucket, size=(len(xs), self.buckets))
+        v = self._of_turned(np.take_along_axis(rotated(xs, self.rotation), places, axis=1))
+        plus = rng.random((len(xs), 1)) < 0.5 + v
+        return self.singly((2 * places + plus).ravel(), np.full(len(xs), self.buckets))
+
+
+def first_column_has_no_square(patch: Any) -> None:
+    """The compiled norms of rows leave out an odd first column."""
+    true = compiled.margins_and_norms
+
+    def less(columns, theta, margins, norms):
+        true(columns, theta, margins, norms)
+        norms -= columns[0] ** 2
+
+    patch.setattr(compiled, "margins_and_norms", less)
+
+
+def of_users(name: str) -> Any:
+    """What draws from a role's stream draws from that of honest users."""
+
+    class Roles:
+        """The roles, one of them another."""
+
+        def __getattr__(self, asked: str) -> Role:
+            found: Role = getattr(Role, "USERS" if asked == name else asked)
+            return found
+
+    return lambda patch: patch.setattr(corrupted, "Role", Roles())
+
+
+def no_floor(patch: Any) -> None:
+    """Views of fewer reports than are counted on are released."""
+    patch.setattr(OneRound, "minimum", property(lambda _: 1))
