@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 
 from shuffle_sim.arrays import Floats
+from shuffle_sim.privacy.events import GaussianPairEvent, RangeEvent
+from shuffle_sim.protocol.release import Release
 
 _FAR = (0.1, 1.0, 10.0, 1000.0)
 """Lengths of the points at which functions are compared; projected, where there is a domain."""
@@ -22,6 +24,24 @@ def distance(norm: str, first: Any, second: Any) -> float | None:
     if (found := _DISTANCES.get(norm)) is None:
         return None
     return float(found(np.ravel(np.asarray(second, float) - np.asarray(first, float))))
+
+
+def sharper(release: Release, value: Any) -> float:
+    """How much sharper a draw of density ~ e^(-k F) is than its event allows: k over the most.
+
+    1 where no such density is drawn, or nothing is known of its event.
+    """
+    event, size = release.event, release.sensitivity.value
+    if (sharpness := getattr(release.mechanism, "sharpness", None)) is None:
+        return 1.0
+    ridge = value.strong_convexity
+    if isinstance(event, GaussianPairEvent):  # mu = S sqrt(k/ridge) (Gopi, Lee and Liu 2022)
+        most = ridge * (event.mu / size) ** 2
+    elif isinstance(event, RangeEvent):
+        most = event.epsilon / size
+    else:
+        return 1.0
+    return float(sharpness(ridge, size) / most)
 
 
 _DISTANCES: dict[str, Callable[[Floats], Any]] = {
