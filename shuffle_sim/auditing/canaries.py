@@ -128,14 +128,17 @@ def _odds(protocol: Protocol[Any], *, high: bool, rng: np.random.Generator) -> t
 
     Only reports of those who are counted on are unknown.
     """
-    state, odds, work = protocol.init(), 0.0, 0.0
+    state, odds, work, canary = protocol.init(), 0.0, 0.0, None
     while (spec := protocol.plan(state)) is not None:
         randomizer: Any = spec.randomizer
+        canary = spec.cohort.ranges[0][0] if canary is None else canary
+        asked = any(spec.cohort.within(canary, canary + 1))
         users = math.ceil(protocol.honest_fraction * spec.cohort.size)
-        values = pair_table(randomizer, users, high=high)
+        values = pair_table(randomizer, users, high=high and asked)
         tally = randomizer.tallied(values, rng)
-        sent = users * (1 + randomizer.usual_messages)
-        odds, work = odds + randomizer.pair_odds(tally), work + 1 + sent / _SENT
+        if asked:  # other rounds say nothing of it
+            odds += randomizer.pair_odds(tally)
+        work += 1 + users * (1 + randomizer.usual_messages) / _SENT
         state = protocol.update(state, spec.analyze(tally))
     return np.array([[odds]]), work
 
