@@ -62,7 +62,13 @@ class Searches(Bench):
             kept.append(dense(self.randomizer.admit(self.shaped(rows[place][None]))[0])[0])
         short = np.argsort(np.linalg.norm(rows, axis=1))[: len(rows) // 4]
         many, alike = (np.tile(each, 1 + _COMPANY // len(each)) for each in (order, short))
-        for chosen in (np.arange(len(rows)), order, order[: len(rows) // 2], many, short, alike):
+        # Kernels take eight rows at a time, and the last ones by other code: there stand those that
+        # are long in the first or in the last coordinate.
+        flat, whole = rows.reshape(len(rows), -1), len(rows) // 8 * 8
+        ends = [np.argsort(-np.abs(flat[:, place])) for place in (0, -1)]
+        tails = [np.append(order[:whole], end[:few]) for end in ends for few in range(1, 8)]
+        parts = np.arange(len(rows)), order, order[: len(rows) // 2], many, short, alike
+        for chosen in (*parts, *tails):
             forms = (self.shaped(rows[chosen]), *self._multiples(rows[chosen]))
             of_forms = (dense(self.randomizer.admit(given)[0]) for given in forms)
             for found in chain(of_forms, self._as_read(rows[chosen])):

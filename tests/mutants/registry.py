@@ -387,6 +387,7 @@ _PLANTED = (
         descent_of_three,
         plant=shared.first_column_has_no_square,
     ),
+    Mutant("last rows without a column", "alone", plant=shared.last_rows_have_no_square),
     Mutant("corrupted users see noise", "company", plant=shared.of_users("CORRUPTED")),
     Mutant("coalitions see noise", "company", plant=shared.of_users("COALITION")),
     Mutant("no floor of reports", "bound", eight_in_ten, plant=shared.no_floor),

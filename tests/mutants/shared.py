@@ -10,7 +10,7 @@ from protocols.sums.buckets import BucketRandomizer
 from protocols.sums.rotation import rotated
 from shuffle_sim.protocol.one_round import OneRound
 from shuffle_sim.roles import corrupted
-from shuffle_sim.sampling import compiled
+from shuffle_sim.sampling import compiled, compiled_rows
 from shuffle_sim.sampling.exact import poisson
 from shuffle_sim.sampling.randomness import Role
 
@@ -51,6 +51,18 @@ def first_column_has_no_square(patch: Any) -> None:
         norms -= columns[0] ** 2
 
     patch.setattr(compiled, "margins_and_norms", less)
+
+
+def last_rows_have_no_square(patch: Any) -> None:
+    """Rows beyond the last eight come with norms that leave out a column."""
+    true = compiled_rows.columns_of
+
+    def less(rows, out, squares):
+        true(rows, out, squares)
+        last = len(rows) // 8 * 8
+        squares[last:] -= rows[last:, -1] ** 2
+
+    patch.setattr(compiled_rows, "columns_of", less)
 
 
 def of_users(name: str) -> Any:
