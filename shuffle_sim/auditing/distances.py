@@ -1,16 +1,19 @@
 """How far apart the values of two neighbours are, in the norm of a sensitivity."""
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from shuffle_sim.arrays import Floats
+from shuffle_sim.auditing.conformance import LawError
 from shuffle_sim.privacy.events import GaussianPairEvent, RangeEvent
 from shuffle_sim.protocol.release import Release
 
 _FAR = (0.1, 1.0, 10.0, 1000.0)
 """Lengths of the points at which functions are compared; projected, where there is a domain."""
+_STEP, _FLAT, _FINITE = 1e-3, 1e-9, 1e-3  # between slopes; of rounding, of finite differences
 _WAYS = 8  # random directions of those, and coordinates
 
 
@@ -24,6 +27,18 @@ def distance(norm: str, first: Any, second: Any) -> float | None:
     if (found := _DISTANCES.get(norm)) is None:
         return None
     return float(found(np.ravel(np.asarray(second, float) - np.asarray(first, float))))
+
+
+def check_event_of(release: Release, first: Any, second: Any) -> None:
+    """What an event says of functions beside their distance: how sharp a density, how bent slopes.
+
+    Raises:
+        LawError: a density is sharper, or slopes bend apart faster.
+    """
+    if (factor := sharper(release, first)) > 1 + 1e-9:
+        raise LawError(f"the density is {factor:.6g} times as sharp as its event allows")
+    if (factor := bent(release, first, second)) > 1 + _FINITE:
+        raise LawError(f"slopes bend apart {factor:.6g} times as fast as the event allows")
 
 
 def sharper(release: Release, value: Any) -> float:
@@ -42,6 +57,28 @@ def sharper(release: Release, value: Any) -> float:
     else:
         return 1.0
     return float(sharpness(ridge, size) / most)
+
+
+def bent(release: Release, first: Any, second: Any) -> float:
+    """How far slopes of neighbours' functions bend apart, over what the event's curvature allows.
+
+    In the middle, along coordinates and random directions; 0 where the event states none.
+    """
+    stated = getattr(release.event, "curvature", None)
+    if stated is None or not all(hasattr(first, each) for each in ("gradient", "strong_convexity")):
+        return 0.0
+    centre, rng = np.asarray(first.domain.center, float), np.random.default_rng(1)
+
+    def apart(w: Floats) -> Floats:
+        return np.asarray(second.gradient(w) - first.gradient(w))
+
+    most = 0.0
+    for way in [*np.eye(len(centre))[:_WAYS], *rng.normal(size=(_WAYS, len(centre)))]:
+        step = way * (_STEP / float(np.linalg.norm(way)))
+        most = max(most, abs(float((apart(centre + step) - apart(centre)) @ step)) / _STEP**2)
+    # A row's largest second derivative over the ridge, both of the sum or of the mean.
+    allowed = stated * first.strong_convexity
+    return most / allowed if allowed else math.inf if most > _FLAT else 0.0
 
 
 _DISTANCES: dict[str, Callable[[Floats], Any]] = {

@@ -12,7 +12,7 @@ import scipy  # parts by attribute: they load when used
 
 from shuffle_sim.arrays import Floats
 from shuffle_sim.auditing.conformance import LawError, naming
-from shuffle_sim.auditing.distances import distance, sharper
+from shuffle_sim.auditing.distances import check_event_of, distance
 from shuffle_sim.auditing.scores import LEVELS, judge, scores
 from shuffle_sim.privacy.bounds.pass_curve import pass_curve
 from shuffle_sim.privacy.discrete import DiscreteLaplace, GridLaplace
@@ -47,8 +47,7 @@ def check_distance(release: Release, first: Any, second: Any) -> bool:
     Raises:
         LawError: they are.
     """
-    if (factor := sharper(release, first)) > 1 + _SLACK:
-        raise LawError(f"the density is {factor:.6g} times as sharp as its event allows")
+    check_event_of(release, first, second)
     if (found := distance(release.sensitivity.norm, first, second)) is None:
         return False
     stated = release.sensitivity.value

@@ -60,6 +60,11 @@ class Rows:
         """R^d."""
         return self.risk.domain
 
+    @property
+    def strong_convexity(self) -> float:
+        """n times the ridge."""
+        return len(self.rows) * self.risk.ridge
+
     def gradient(self, w: Floats) -> Floats:
         """Of the sum of the losses, with n times the ridge, at w."""
         risk = self.risk
