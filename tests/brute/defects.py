@@ -21,6 +21,7 @@ from protocols.counts.single import Response
 from protocols.erm.groups import GroupRisk
 from protocols.erm.risk import Risk
 from protocols.erm.tilted import TiltedObjective, TiltedRisk
+from protocols.problems.centred import Centred
 from protocols.problems.domains import Intersection
 from protocols.problems.losses import Logistic
 from protocols.problems.problem import Problem
@@ -127,6 +128,15 @@ def _little_ridge(old: Any) -> Any:
 
 def _looser(old: Any) -> Any:
     return lambda self, theta, rows: old(replace(self, clip=10 * self.clip), theta, rows)
+
+
+def _own_constant(old: Any) -> Any:
+    def rows(self: Any, given: Any) -> Any:
+        found = old(self, given)
+        found[:, self.center.size] = given[:, self.center.size]
+        return found
+
+    return rows
 
 
 def _as_is(old: Any) -> Any:
@@ -282,6 +292,7 @@ REVERTED = (
 
 DEFECTS = (
     *REVERTED,
+    Defect("a moved row keeps its constant", Centred, "rows", _own_constant, "CentredObjective"),
     Defect("a sum's rows are not clipped", sums.BallSum, "part", _no_clip, "CentralSum"),
     Defect("2 radius is stated as radius", sums.BallSum, "sensitivity", _less(2), "CentralSum"),
     Defect("half of 2 L/n", Potential, "sensitivity", _less(2), "Gibbs"),
