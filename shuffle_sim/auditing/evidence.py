@@ -23,17 +23,15 @@ _LEFT = 25.0  # e^-25 of a normaliser is left out, and added as a bound
 _FARTHEST = 36.0  # square of standard deviations, as far as a bet goes
 
 
-def spared(numbers: Floats, doubt: float, width: float = 1.0) -> Numbers:
+def spared(numbers: Floats, doubt: float) -> float:
     """How far a mean is from its expectation at most, to one side (Maurer and Pontil 2009).
 
     Args:
-        numbers: independent, of one law inside an interval; (draws, ...).
+        numbers: independent, of one law on [0, 1]; (draws,).
         doubt: half the probability that it is farther.
-        width: of the interval.
     """
     log, many = math.log(1 / doubt), len(numbers)
-    spread = 2 * numbers.var(axis=0, ddof=1) * log / many
-    return np.asarray(np.sqrt(spread) + 7 * width * log / 3 / (many - 1))
+    return math.sqrt(2 * float(numbers.var(ddof=1)) * log / many) + 7 * log / 3 / (many - 1)
 
 
 def against_law(counts: Numbers, weights: Floats, alarm: float) -> bool:
