@@ -14,6 +14,7 @@ from protocols.comparison.named import named_protocol
 from shuffle_sim.auditing import audit_central
 from shuffle_sim.auditing.asked import Asked
 from shuffle_sim.auditing.bench import LAW, of_categories
+from shuffle_sim.auditing.canaries import odds_known
 from shuffle_sim.auditing.stated import stated_epsilon
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.privacy.guarantee import Privacy
@@ -38,7 +39,7 @@ def of_shuffle(name: str) -> dict[str, Any]:
     spec = made.plan(made.init())
     exact = theorem_of(type(spec.event)).exact(spec.event, made.delta)
     known = all(hasattr(spec.randomizer, each) for each in LAW)
-    if of_categories(spec.randomizer) and not (known := hasattr(spec.randomizer, "pair_odds")):
+    if of_categories(spec.randomizer) and not (known := odds_known(made)):
         raise ParameterError("protocol", name, "a sum: of counts, laws are compared exactly")
     seen = Asked(made, None, {}, 1).seen(known)
     assert seen is not None

@@ -279,7 +279,7 @@ def _demand_envelope(loss: Loss, d: int, rows: Floats) -> None:
         steepest = np.hypot.reduce(dense(loss.gradients(here, rows)), axis=1)
         try:
             first, last = (dense(loss.gradients(at, rows, beta)) for at in (here, there))
-        except NotImplementedError:  # as of a method that its author left for later
+        except NotImplementedError:  # a loss of one's own without an envelope may say so by this
             first = last = np.zeros(0)
         allowed = "of an envelope, whose gradients `gradients` gives with smoothing"
         if not first.shape == last.shape == (len(rows), d):

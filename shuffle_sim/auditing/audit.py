@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from shuffle_sim.arrays import Floats
 from shuffle_sim.auditing.asked import Asked
 from shuffle_sim.auditing.bench import of_categories
+from shuffle_sim.auditing.canaries import odds_known
 from shuffle_sim.auditing.checks import Checks
 from shuffle_sim.auditing.empirical import best_threshold
 from shuffle_sim.auditing.plan import FALSE_ALARM, Check, CheckStep, Planned, steps_of
@@ -163,7 +164,7 @@ def audit(
             on_check(step.planned.name, len(checks), len(steps) + 1)
         checks.append(step.check())
     exact = theorem_of(type(spec.event)).exact(spec.event, delta)
-    if isinstance(bench, Checks) or hasattr(spec.randomizer, "pair_odds"):
+    if isinstance(bench, Checks) or odds_known(protocol):
         if on_check is not None:
             on_check(ORDERED.name, len(checks), len(steps) + 1)
         if (seen := asked.seen(bench.known)) is not None and seen.exact:

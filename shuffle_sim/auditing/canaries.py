@@ -62,7 +62,7 @@ def canaries(
     if spec is None or not hasattr(spec.randomizer, "worst_pair"):
         raise ParameterError("protocol", type(protocol).__name__, "one whose randomizer has one")
     entropy, paired = entropy_of(seed), theorem_of(type(spec.event)).near_gaussian
-    exact = data is None and _odds_known(spec)
+    exact = data is None and odds_known(protocol)
     coordinates = 1 if exact else _coordinates(spec.randomizer)
     # Where noise is not Gaussian, one that moves in all coordinates at once is seen best.
     columns = coordinates if paired else 1
@@ -102,13 +102,17 @@ def canaries(
     return Seen(low, high, protocol.delta, paired, single, exact)
 
 
-def _odds_known(spec: RoundSpec) -> bool:
-    """Whether views have exact odds, of data that the query lets neighbours hold."""
-    randomizer: Any = spec.randomizer
-    if not hasattr(randomizer, "pair_odds"):
-        return False
-    first, second = randomizer.worst_pair()
-    return bool(np.linalg.norm(second - first) <= spec.query.apart)
+def odds_known(protocol: Protocol[Any]) -> bool:
+    """Whether views of all rounds have exact odds, of data that queries let neighbours hold."""
+
+    def known(spec: RoundSpec) -> bool:
+        randomizer: Any = spec.randomizer
+        if not hasattr(randomizer, "pair_odds"):
+            return False
+        first, second = randomizer.worst_pair()
+        return bool(np.linalg.norm(second - first) <= spec.query.apart)
+
+    return all(map(known, walked(copy(protocol))))
 
 
 def pair_table(randomizer: Any, users: int, *, high: bool) -> Floats:

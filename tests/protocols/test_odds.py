@@ -14,7 +14,8 @@ from protocols.counts.two_sided import TwoSided
 from protocols.sums.laplace_sum import LaplaceScalarSum, LaplaceVectorSum
 from protocols.sums.sparse_sum import SparseVectorSum
 from shuffle_sim import Privacy
-from shuffle_sim.auditing.canaries import canaries, pair_table
+from shuffle_sim.auditing import canaries as canary
+from shuffle_sim.auditing.canaries import canaries, odds_known, pair_table
 from shuffle_sim.auditing.conformance import LawError
 from shuffle_sim.auditing.stated import (
     check_odds,
@@ -145,6 +146,14 @@ def test_counts_of_one_draw_have_other_odds(monkeypatch):
     monkeypatch.setattr(TwoSided, "drawn", drawn)
     with pytest.raises(LawError, match="odds above"):
         check_odds(canaries(made, seed=2), 1e-7)
+
+
+def test_odds_are_taken_only_where_all_rounds_have_them(monkeypatch):
+    made = [named_protocol(name, 300, 4, BUDGET) for name in ("histogram", "vector-sum")]
+    assert list(map(odds_known, made)) == [True, False]
+    rounds = [each.plan(each.init()) for each in made]
+    monkeypatch.setattr(canary, "walked", lambda _: iter(rounds))
+    assert not odds_known(made[0])
 
 
 def test_more_than_was_asked_for_is_seen():

@@ -60,7 +60,6 @@ def test_the_transform_is_that_of_scipy_and_orthogonal(d):
 @pytest.mark.parametrize("d", [1, 2, 100, 2048, 4097, 9000, 20_000])
 @pytest.mark.full
 def test_both_kernels_turn_to_the_same_bits(d):
-    pytest.importorskip("numba")
     xs = on_sphere(3, d, seed=2)
     kept = xs.copy()
     with using("compiled"):
@@ -72,7 +71,6 @@ def test_both_kernels_turn_to_the_same_bits(d):
 
 @pytest.mark.full
 def test_multiples_of_rows_turn_as_they_are_in_every_layout():
-    pytest.importorskip("numba")
     xs, factors = on_sphere(19, 300, seed=3), np.linspace(-2.0, 1.0, 19)
     expected = rotated(xs * factors[:, None], 7)
     for rows in (xs, np.asfortranarray(xs), np.repeat(xs, 2, axis=0)[::2]):

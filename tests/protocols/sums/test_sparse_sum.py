@@ -145,7 +145,6 @@ def test_bad_parameters_are_refused(given, name):
 @pytest.mark.parametrize("fidelity", ["literal", "aggregate"])
 def test_the_kernel_is_chosen_by_rotated_coordinates(fidelity):
     """Not by the few messages: the rotation is what takes time."""
-    pytest.importorskip("numba")
     for d, kernel in ((1 << 14, "compiled"), (1 << 10, "numpy")):
         made = SparseVectorSum(n=200, d=d, bucket=d // 4, a=0.1)
         assert run(made, np.eye(200, d), fidelity=fidelity, seed=1).kernel == kernel
