@@ -2,6 +2,8 @@
 
 import os
 
+from shuffle_sim.execution.signals import unbroken
+
 # Before Ray is imported: without these it binds wildcard addresses, reports usage, and warns about
 # accelerators and about errors that the driver does handle.
 for _name, _value in {
@@ -11,3 +13,7 @@ for _name, _value in {
     "RAY_IGNORE_UNHANDLED_ERRORS": "1",
 }.items():
     os.environ.setdefault(_name, _value)
+
+# Broken off, the import would leave exit callbacks of modules that are no longer there.
+with unbroken():
+    import ray  # noqa: F401 - all modules here need it
