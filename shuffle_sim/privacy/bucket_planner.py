@@ -12,6 +12,7 @@ from typing import Any
 from shuffle_sim.errors import ParameterError, positive
 from shuffle_sim.privacy.bounds import buckets
 from shuffle_sim.privacy.bucket_sum import BucketSumEvent
+from shuffle_sim.privacy.carry_planner import keeps
 from shuffle_sim.privacy.planner import Plan, SumSpec, one_wish
 
 _FLATNESS = tuple(1 + k / 4 for k in range(1, 19))
@@ -69,8 +70,11 @@ def _most_bias(spec: SumSpec, size: int, span: float) -> float:
     privacy, lost = spec.privacy, buckets.lost_near(spec.privacy.delta, spec.rounds)[0]
 
     def private(a: float) -> bool:
-        rounds = ((_event(spec, size, a, span).bound, spec.rounds),)
-        return buckets.delta(rounds, privacy.epsilon, lost) <= privacy.delta
+        event = _event(spec, size, a, span)
+        rounds, bit = ((event.bound, spec.rounds),), event.one_bit
+        return buckets.delta(rounds, privacy.epsilon, lost) <= privacy.delta or (
+            bit is not None and keeps(bit.bound, spec.rounds, privacy)
+        )
 
     low, high = 0.0, 0.5
     while high - low > 1e-6 * high and high > _LEAST_BIAS:

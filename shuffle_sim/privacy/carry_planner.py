@@ -15,6 +15,7 @@ from shuffle_sim.privacy.accountant import ShuffleAccountant
 from shuffle_sim.privacy.bounds import carry
 from shuffle_sim.privacy.bounds.domination import nus_near
 from shuffle_sim.privacy.events import CarrySumEvent
+from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.planner import Plan, SumSpec, one_wish
 
 _BITS = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
@@ -73,6 +74,14 @@ class CarryPlan(Plan):
         return math.hypot(self.noise_ratio, self.spec.bias_ratio(self.spec.clip))
 
 
+def keeps(each: carry.Carries, rounds: int, privacy: Privacy) -> bool:
+    """Whether so many rounds are proven to be private, by a few of the nu of the accountant."""
+    # (1 + e^epsilon) tau of the theorem, for nu = 1.
+    cost = each.revealed * rounds * (1 + math.exp(privacy.epsilon))
+    nus = nus_near(2 * privacy.delta, cost)
+    return carry.delta(((each, rounds),), privacy.epsilon, nus) <= privacy.delta
+
+
 @dataclass(frozen=True)
 class _Search:
     """The choices for a spec."""
@@ -85,14 +94,11 @@ class _Search:
 
     def private(self, g: float, r: int, b: int, levels: int) -> bool:
         """Whether a choice keeps the privacy asked for; the accountant tries more than here."""
-        spec, privacy = self.spec, self.spec.privacy
+        spec = self.spec
         if r == carry.ONE_BIT and g * self.spec.clip > _MOST_OF_A_STEP:
             return False
         each = carry.Carries(spec.honest - 1, g, r, b, levels, spec.sent, spec.clip)
-        # (1 + e^epsilon) tau of the theorem, for nu = 1.
-        cost = each.revealed * spec.rounds * (1 + math.exp(privacy.epsilon))
-        nus = nus_near(2 * privacy.delta, cost)
-        return carry.delta(((each, spec.rounds),), privacy.epsilon, nus) <= privacy.delta
+        return keeps(each, spec.rounds, spec.privacy)
 
     def most_steps(self, r: int, b: int, levels: int, private: float, most: float) -> float:
         """The largest private g from one that is private up to `most`."""

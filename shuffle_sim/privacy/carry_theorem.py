@@ -69,18 +69,4 @@ def _epsilon(events: Releases[CarrySumEvent], delta: float) -> float:
 
 
 def _rounds(events: Releases[CarrySumEvent]) -> carry.Rounds:
-    return tuple(
-        (
-            carry.Carries(
-                event.honest - 1,
-                event.sensitivity,
-                event.uniforms,
-                event.bits,
-                event.levels,
-                event.coordinates,
-                event.span,
-            ),
-            count,
-        )
-        for event, count in events
-    )
+    return tuple((event.bound, count) for event, count in events)

@@ -150,6 +150,12 @@ class CarrySumEvent(HonestEvent):
             integer("levels", self.levels, 0, 0)
             real("g span", self.sensitivity * self.span, 0.0, 1.0, closed=(False, False))
 
+    @property
+    def bound(self) -> carry.Carries:
+        """As the bounds take it."""
+        shape = self.sensitivity, self.uniforms, self.bits, self.levels, self.coordinates, self.span
+        return carry.Carries(self.honest - 1, *shape)
+
 
 @dataclass(frozen=True)
 class GaussianEvent(PrivacyEvent):

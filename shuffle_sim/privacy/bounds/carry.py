@@ -5,7 +5,7 @@ known to the analyzer. That is a constant plus independent Bernoullis. Up to a t
 the total is a post-processed Gaussian of standard deviation `sigma` (Theorem 1). What the carries
 tell beside the total is dominated by one of `carry_mu` (Theorem 2). Everything is a closed form, or
 monotone on a grid and rounded outward. With r = 1 a coordinate is one bit: w lies within a < 1/2
-of the middle of a step (Theorem B).
+of the middle of a step (Theorem 1 for one bit).
 """
 
 import math
@@ -112,8 +112,8 @@ def one_bit_sigma(m: int, a: float, nu: float) -> float:
     Returns:
         In units of one count; 0 where the theorem says nothing.
     """
-    # A bit of chance 1/2 + a, tilted: its logit is at most this and the tilt together.
-    # sigma is Theorem B of the sheet sparse-and-long: q is `steepest`.
+    # A bit of chance 1/2 + a, tilted: its logit is at most this and the tilt together. sigma is
+    # Theorem 1 for one bit (docs/theory/carry.md): q is `steepest`.
     logit = 2 * math.atanh(2 * a)
     steepest, curve = _window(lambda tilt: m / (4 * math.cosh((tilt + logit) / 2) ** 2), nu)
     if not curve:

@@ -6,13 +6,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.privacy.accountant import ShuffleAccountant
 from shuffle_sim.privacy.bounds import buckets
 from shuffle_sim.privacy.bounds.buckets import Buckets
 from shuffle_sim.privacy.bucket_planner import choose_buckets
-from shuffle_sim.privacy.bucket_sum import BucketSumEvent
+from shuffle_sim.privacy.bucket_sum import BucketSum, BucketSumEvent
+from shuffle_sim.privacy.carry_theorem import Carry
+from shuffle_sim.privacy.events import CarrySumEvent, GaussianEvent
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.planner import SumSpec
 
@@ -83,6 +86,63 @@ def test_no_exact_view_of_a_bucket_is_above_the_bound(a):
         far = exact_hockey_stick([(a, a)] * (honest - 1), 2, a, (3 * a, 0.0), (-3 * a, 0.0), 0.1)
         each = Buckets(honest, 1, a, math.sqrt(2))
         assert far > min(buckets.delta(((each, 1),), 0.1, lost) for lost in buckets.LOST)
+
+
+def bit_law(plus, minus, a, v):
+    """Ones of so many users at either end, and of one of chance 1/2 + v."""
+    ends = (binom.pmf(np.arange(n + 1), n, 0.5 + b) for n, b in ((plus, a), (minus, -a)))
+    return np.convolve(np.convolve(*ends), [0.5 - v, 0.5 + v])
+
+
+@pytest.mark.parametrize("more", [1.0, 1.35])
+def test_buckets_of_one_coordinate_are_bits(more):
+    """Exact views of two coordinates, all others in corners; a third more bias is too much."""
+    others, a, found = 800, 0.35, []
+    event = BucketSumEvent(others + 1, 2, 1, a)
+    bound = BucketSum().delta(((event, 1),), 0.5)
+    assert bound < min(buckets.delta(((event.bound, 1),), 0.5, lost) for lost in buckets.LOST) / 50
+    moved = more * a
+    for turn, at in itertools.product((0.0, np.pi / 8, np.pi / 4), (0, others // 2, others)):
+        v = moved * np.array([np.cos(turn), np.sin(turn)])
+        one, two = (
+            np.outer(*(bit_law(at, others - at, moved, sign * each) for each in v))
+            for sign in (1, -1)
+        )
+        found.append(float(np.maximum(one - math.exp(0.5) * two, 0).sum()))
+    assert (max(found) <= bound) == (more == 1.0)
+
+
+def test_bits_of_rounds_add_up_and_beside_other_kinds_they_are_gaussian():
+    event = BucketSumEvent(10_000, 64, 1, 0.2, 0.4)
+    bits = CarrySumEvent(10_000, 1.0, 1, coordinates=64, span=0.4)
+    both = ((event, 3), (replace(event, bias=0.1), 2))
+    same = tuple((replace(bits, sensitivity=each.bias / 0.2), count) for each, count in both)
+    assert BucketSum().epsilon(both, 1e-6) == pytest.approx(Carry().epsilon(same, 1e-6), rel=1e-9)
+    other = GaussianEvent(5.0)
+    assert epsilon_of(event, other) == pytest.approx(epsilon_of(bits, other), rel=1e-9)
+    # Of two sizes nothing is one bit.
+    mixed = ((event, 1), (BucketSumEvent(10_000, 16, 4, 0.2, 0.4), 1))
+    rounds = tuple((each.bound, count) for each, count in mixed)
+    assert BucketSum().delta(mixed, 0.5) == min(
+        buckets.delta(rounds, 0.5, lost) for lost in buckets.LOST
+    )
+
+
+@pytest.mark.parametrize(("bias", "span"), [(np.nextafter(0.5, 0), 1.0), (0.3, 1e-13)])
+def test_bits_at_the_ends_of_what_is_allowed(bias, span):
+    event = BucketSumEvent(10**6, 4, 1, float(bias), span)
+    assert (event.one_bit is None) == (span == 1.0)
+    if event.one_bit is not None:  # k below 1: the cube is all that bounds
+        cube = replace(event, span=0.5)
+        assert event.one_bit == cube.one_bit
+    assert BucketSum().epsilon(((event, 1),), 1e-6) > 0
+
+
+def epsilon_of(*events):
+    accountant = ShuffleAccountant()
+    for event in events:
+        accountant.compose(event)
+    return accountant.get_epsilon(1e-6)
 
 
 def moment(uniform, order, v, w):
