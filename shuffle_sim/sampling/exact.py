@@ -16,6 +16,8 @@ FRACTION = 40
 """Rates are counted in multiples of 2^-40; a rate is rounded down to one, for more noise."""
 _UNIT = 1 << FRACTION
 _BATCH = 1 << 18  # proposals drawn at once, at most
+_AT_ONCE = 20  # its factorial is the last below 2^62
+_FACTORIALS = np.array([math.factorial(k) for k in range(_AT_ONCE + 1)])
 
 
 def below(bound: int | Ints, size: int, rng: np.random.Generator) -> Ints:
@@ -143,11 +145,13 @@ def _poisson_ones(size: int, rng: np.random.Generator) -> Ints:
         words = np.asarray(source.random_raw(math.ceil(1.5 * missing) + 8), np.uint64)
         least = (words & (~words + np.uint64(1))).astype(np.float64)  # a power of two: exact
         k = np.frexp(least)[1].astype(np.int64) - 1
-        # All zeros stand for k of 64 and more, taken with less than 2^63/64! < 1e-70: left out.
-        taken = words > 0
-        none = np.flatnonzero(k == 0)
-        taken[none] = below(2, none.size, rng) == 0
-        for step in range(3, int(k.max()) + 1):  # the product of 2/3, 2/4, ..., 2/k
+        # Of k = 0 the word's first bit decides, which k left free; k of 1 and 2 are all taken. All
+        # zeros stand for k of 64 and more, taken with less than 2^63/64! < 1e-70: left out.
+        taken = (words > 0) & ((k > 0) | (words >> np.uint64(63) == 0))
+        more = np.flatnonzero(k > 2)
+        small = np.minimum(k[more], _AT_ONCE)
+        taken[more] &= below(_FACTORIALS[small], more.size, rng) < 1 << (small - 1)
+        for step in range(_AT_ONCE + 1, int(k.max()) + 1):  # 2/21, 2/22, ..., 2/k
             going = np.flatnonzero((k >= step) & taken)
             taken[going] = below(step, going.size, rng) < 2
         parts.append(k[taken][:missing])
