@@ -36,6 +36,11 @@ def clopper_pearson(
     return math.log((lower - delta) / upper) if lower > delta else -math.inf
 
 
+def sampled(samples: Floats, shares: Floats) -> Floats:
+    """Quantiles that are samples themselves: between two infinite ones there is nothing."""
+    return np.asarray(np.sort(samples)[(shares * (len(samples) - 1)).astype(int)])
+
+
 def best_threshold(
     low: NDArray[Any], high: NDArray[Any], delta: float, doubt: float = DOUBT
 ) -> float:
@@ -43,7 +48,7 @@ def best_threshold(
     half = len(low) // 5
     if np.median(low[:half]) > np.median(high[:half]):
         low, high = high, low
-    thresholds = np.unique(np.quantile(np.concatenate([low, high]), np.linspace(0.002, 0.998, 250)))
+    thresholds = np.unique(sampled(np.concatenate([low, high]), np.linspace(0.002, 0.998, 250)))
     # Both sides: one end may show itself by small values only.
     tests = [(high, low, t) for t in thresholds] + [(-low, -high, -t) for t in thresholds]
     a, b, t = max(

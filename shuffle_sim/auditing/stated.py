@@ -12,7 +12,7 @@ import numpy as np
 
 from shuffle_sim.arrays import Floats
 from shuffle_sim.auditing.conformance import LawError
-from shuffle_sim.auditing.empirical import Seen
+from shuffle_sim.auditing.empirical import Seen, sampled
 from shuffle_sim.auditing.evidence import spared
 from shuffle_sim.auditing.plan import Check, CheckStep, Planned, UncheckedError
 from shuffle_sim.auditing.scores import summed
@@ -86,7 +86,8 @@ def check_odds(seen: Seen, alarm: float) -> None:
     odds = [each.sum(axis=1) for each in (seen.low, seen.high)]
     # Levels are chosen on the first fifth of the draws, and nothing else is.
     parted = [np.split(each, [len(each) // 5]) for each in odds]
-    levels = -np.inf, *np.quantile(np.concatenate([few for few, _ in parted]), _LEVELS)
+    few = np.concatenate([some for some, _ in parted])
+    levels = -np.inf, *sampled(few, np.array(_LEVELS))
     odds = [rest for _, rest in parted]
     shared = [np.exp(np.minimum(each, 0.0)) for each in (odds[0], -odds[1])]
     for level in levels:
