@@ -18,7 +18,9 @@ import scipy  # parts by attribute: they load when used
 from shuffle_sim.arrays import Floats
 from shuffle_sim.auditing.calls import Answered, Called, Notes, check_called, value_of
 from shuffle_sim.auditing.conformance import LawError, naming
+from shuffle_sim.auditing.following import check_followed
 from shuffle_sim.auditing.mechanism_law import check_mechanism
+from shuffle_sim.auditing.neighbours import neighbours
 from shuffle_sim.auditing.plan import UncheckedError
 from shuffle_sim.auditing.release_law import (
     DIGITS,
@@ -33,8 +35,8 @@ from shuffle_sim.auditing.release_law import (
 from shuffle_sim.auditing.sequences import check_lags
 from shuffle_sim.auditing.stated import check_charged
 from shuffle_sim.data.persons import population_for
-from shuffle_sim.data.population import InMemory, Population
-from shuffle_sim.errors import ParameterError, ShuffleSimError
+from shuffle_sim.data.population import Population
+from shuffle_sim.errors import ParameterError
 from shuffle_sim.execution.engine import run
 from shuffle_sim.execution.result import Result
 from shuffle_sim.privacy.ledger import Charge
@@ -48,8 +50,6 @@ Sixty times as much if thorough."""
 _FEWEST, _MOST = 12, 600  # runs
 _NEAR = 1e-11  # standardised draws that are so near are one
 _STATES = 60  # at which neighbours are compared
-_BORDER, _COHORTS = 8, 8  # random rows of the size of the first one; releases with a changed row
-_LONGER = 1.001, 1.5, 4.0, 1e3  # times a row
 _ALIKE = 24  # tables that are compared two by two
 _MECHANISMS, _TABLES, _BITS = 4, 8, 128  # looked at: mechanisms, neighbours, bits of seeds
 
@@ -140,6 +140,15 @@ class Runs:
         if len(set(known)) < len(known):
             raise LawError("two releases draw from one place of a stream")
 
+    def followed(self) -> None:
+        """What is asked of the rows, and the result, follow from what was released alone.
+
+        Raises:
+            LawError: they do not.
+        """
+        others = [each for _, each in islice(self.neighbours(), 1, 40)]
+        check_followed(self._algorithm, self._first, self._second, others, self._seconds)
+
     def charged(self) -> None:
         """Every run charges all that it releases, as planned.
 
@@ -155,33 +164,9 @@ class Runs:
         return population_for(algorithm.unit, rows, algorithm.most_records)
 
     def neighbours(self) -> Iterator[tuple[int, Population]]:
-        """Tables that differ from the first in one row: which one, and the table.
-
-        They are the second, and those with rows on the border, beyond it and far out.
-        """
-        first, second = self._first, self._second
-        apart = (first != second).reshape(len(first), -1).any(axis=1)
-        place = int(np.argmax(apart))
-        yield place, self._population(self._second)
-        rows = first[place], second[place]
-        rng, size = np.random.default_rng(len(first)), float(np.linalg.norm(rows[0].ravel()))
-        border = [size * x / np.linalg.norm(x) for x in rng.normal(size=(_BORDER, *rows[0].shape))]
-        cohorts = [each.release.cohort for each in self.runs[0]]
-        starts = {low for cohort in cohorts for low, _ in cohort.ranges[:1]}
-        # Every release has a changed row, and some have one that is a little too long.
-        changed = [0, len(first) // 2, len(first) - 1, place, *sorted(starts)[:_COHORTS]]
-        longer = [far * rows[1] for far in _LONGER]
-        for other in dict.fromkeys(changed):
-            for row in (*rows, -rows[0], 0 * rows[0], *longer, *border, *first[:2]):
-                table = first.copy()
-                table[other] = row
-                try:
-                    population = self._population(table)
-                    if isinstance(population, InMemory):
-                        self._algorithm.check(population.array)
-                except ShuffleSimError:
-                    continue
-                yield other, population
+        """Tables that differ from the first in one row: which one, and the table."""
+        starts = {low for each in self.runs[0] for low, _ in each.release.cohort.ranges[:1]}
+        return neighbours(self._algorithm, self._first, self._second, starts)
 
     def distances(self) -> None:
         """No release of a run moves farther between neighbours than it states.
