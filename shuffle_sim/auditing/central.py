@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -122,6 +123,7 @@ def audit_central(
     delta = algorithm.delta if delta is None else delta
     delta = real("delta", delta, 0.0, 1.0, closed=(True, False))
     first, second = _neighbours(first, second)
+    untouched = deepcopy(algorithm)  # one that has not seen rows
     games, played = _played(algorithm, (first, second), repeats, entropy_of(seed))
     ledger, repeated = games[0].ledger, len(played[0])
     half = repeated // 2
@@ -153,7 +155,7 @@ def audit_central(
         mu = gaussian_distance(near, others, DOUBT / 4)
         found = max(found, exact_odds(law, others_law, delta, DOUBT / 4, mu))
     game = Check("the game refutes no claim", sure <= claimed)
-    runs = _of_runs(algorithm, first, second, options, thorough)
+    runs = _of_runs(untouched, first, second, options, thorough)
     budget = (step.check() for step in within(claimed, delta, privacy))
     checks = (*_checks(games), *runs, *budget, game)
     return CentralAudit(claimed, max(0.0, found), delta, repeated, gaussian, exact, checks)

@@ -7,7 +7,7 @@ values before noise are computed here, on the rows and at the states of those ru
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from copy import copy
+from copy import copy, deepcopy
 from dataclasses import replace
 from itertools import islice
 from typing import Any
@@ -76,6 +76,7 @@ class Runs:
     ) -> None:
         """Run it, as often as there is time."""
         self._algorithm, self._first, self._second = algorithm, first, second
+        self._untouched = deepcopy(algorithm)  # by rows: runs may keep what they saw
         self._options, self._seconds = options, _SECONDS * (60 if thorough else 1)
         self._most = _MOST * (4 if thorough else 1)
         began = time.perf_counter()
@@ -147,7 +148,7 @@ class Runs:
             LawError: they do not.
         """
         others = [each for _, each in islice(self.neighbours(), 1, 40)]
-        check_followed(self._algorithm, self._first, self._second, others, self._seconds)
+        check_followed(self._untouched, self._first, self._second, others, self._seconds)
 
     def charged(self) -> None:
         """Every run charges all that it releases, as planned.

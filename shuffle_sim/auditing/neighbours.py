@@ -1,6 +1,7 @@
 """Tables of a curator that differ in one row, or person: on the border, beyond it, and far out."""
 
 from collections.abc import Iterable, Iterator
+from copy import deepcopy
 from itertools import product
 from typing import Any
 
@@ -30,6 +31,7 @@ def neighbours(
         second: rows of which one differs.
         starts: where cohorts begin: every release has a changed row.
     """
+    algorithm = deepcopy(algorithm)  # it may keep what it checks
     apart = (first != second).reshape(len(first), -1).any(axis=1)
     place, unit, most = int(np.argmax(apart)), algorithm.unit, algorithm.most_records
     yield place, population_for(unit, second, most)
