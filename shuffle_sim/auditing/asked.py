@@ -1,5 +1,6 @@
 """The run that is asked for: its own runtime, options, queries and shapes of data."""
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from copy import copy
@@ -13,16 +14,15 @@ from numpy.typing import NDArray
 
 from shuffle_sim.arrays import Floats, dense
 from shuffle_sim.auditing.asked_runs import AskedRuns
-from shuffle_sim.auditing.bench import far
+from shuffle_sim.auditing.bench import ANYTHING, far
 from shuffle_sim.auditing.canaries import canaries, whole_runs
 from shuffle_sim.auditing.conformance import LawError, naming
 from shuffle_sim.auditing.empirical import Seen
 from shuffle_sim.auditing.joint import JointLaw
 from shuffle_sim.auditing.plan import CheckStep, Planned
 from shuffle_sim.auditing.sealed import SEALS
-from shuffle_sim.auditing.watching import (
-    RereadRows,
-)
+from shuffle_sim.auditing.tasks import check_task
+from shuffle_sim.auditing.watching import RereadRows
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.population import InMemory, Population, Unit
 from shuffle_sim.errors import FrameError
@@ -134,6 +134,7 @@ class Asked(AskedRuns):
             self._in_domain(f"query {place}", query, rows)
             if ragged is not None:
                 self._in_domain(f"query {place}, of persons with few records", query, ragged)
+            self._near(f"query {place}", query, rows)
             alone = [dense(query(fortran(rows[user : user + 1])))[0] for user in range(few)]
             companies = [rows, rows[::-1], np.concatenate([rows] * _COMPANY)]
             if rows.dtype != object:
@@ -161,6 +162,20 @@ class Asked(AskedRuns):
             if not far <= radius * (1 + 1e-9):
                 raise LawError(f"{what}: {far / radius:.4g} times the radius is admitted")
 
+    def _near(self, what: str, query: Query, rows: NDArray[Any]) -> None:
+        """No two values of a query are farther apart than it states of neighbours."""
+        if math.isinf(query.apart) or rows.dtype.kind != "f":
+            return
+        few = [rows, np.repeat(rows[:, :1], rows.shape[1], axis=1)] if rows.ndim > 2 else [rows]
+        turned = [each * np.append(np.ones(each.shape[-1] - 1), -1.0) for each in few]
+        every = [scale * each for each in (*few, *turned) for scale in _SCALES]
+        values = np.concatenate([dense(query(fortran(each))) for each in every])
+        values = values.reshape(len(values), -1)
+        values = np.unique(values[np.isfinite(values).all(axis=1)], axis=0)
+        far = max(float(np.linalg.norm(values - each, axis=1).max()) for each in values)
+        if far > query.apart * (1 + 1e-9):
+            raise LawError(f"{what}: values are {far:.6g} apart, stated is {query.apart:.6g}")
+
     def agreed(self) -> None:
         """What no round of the run can ask is refused."""
         deployment = self._deployment("counts")
@@ -173,6 +188,7 @@ class Asked(AskedRuns):
             context = Context.of_broadcast(deployment.task, index, payload)
             return Frame(Kind.ROUND, context, 0, 0, payload).tobytes()
 
+        check_task(task, spec, deployment.vocabulary)
         tries = [("a round after the last", task.rounds, spec)]
         if task.cohort > 1:
             few = replace(spec, cohort=Cohort.of(0, task.cohort - 1))
@@ -203,7 +219,7 @@ class Asked(AskedRuns):
 
     def _own(self, population: Population, fidelity: str) -> None:
         law: Any = self.spec.randomizer
-        deployment = replace(self._deployment(fidelity), agreed=None)
+        deployment = replace(self._deployment(fidelity), agreed=ANYTHING)
         if deployment.block_size * law.report_messages > 2e7 and fidelity == "literal":
             return
         blocks = deployment.blocks()

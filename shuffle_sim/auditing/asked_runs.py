@@ -1,6 +1,6 @@
 """Whole runs of what is audited, with the options that are asked for."""
 
-from copy import copy
+from copy import copy, deepcopy
 from dataclasses import replace
 from functools import cached_property
 from itertools import combinations, product
@@ -32,6 +32,7 @@ from shuffle_sim.roles import UserShard
 from shuffle_sim.roles.users import admitted
 from shuffle_sim.sampling.kernels import fortran
 from shuffle_sim.sampling.randomness import GENERATORS
+from shuffle_sim.wire.codec import encode
 from shuffle_sim.wire.fingerprint import fingerprint
 from shuffle_sim.wire.frames import Kind
 
@@ -58,6 +59,7 @@ class AskedRuns:
     ) -> None:
         """Make rows where none are given."""
         self.protocol, self.entropy, self.shard = protocol, entropy, shard
+        self._untouched = deepcopy(protocol)  # by rows: runs may keep what they saw
         self.thorough, self.given = thorough, data
         self.options = dict(options)
         execution: Execution = self.options.pop("execution", None) or Execution()
@@ -167,21 +169,25 @@ class AskedRuns:
 
     def _replay(self, found: Any, seen: Watched) -> None:
         """The result is that of the views alone."""
-        protocol = copy(self.protocol)
+        protocol = deepcopy(self._untouched)
         state = protocol.init()
-        for tally in seen.views:
-            if (spec := protocol.plan(state)) is None:
-                break
+        for place, tally in enumerate(seen.views):
+            spec = protocol.plan(state)
+            if spec is None or encode(spec.query) != seen.queries[place]:
+                raise LawError(f"what round {place} asks does not follow from earlier views")
             state = protocol.update(state, spec.analyze(tally))
+        if protocol.plan(state) is not None:
+            raise LawError("the run ends by something else than its views")
         if fingerprint(protocol.result(state)) != fingerprint(found.value):
             raise LawError("the result does not follow from the views")
 
     def _run(self, seed: int | None = None, host: Any = None, **more: Any) -> tuple[Any, Watched]:
-        execution, runtime = self.execution, self.runtime if host is None else host
+        seen = Watched()
+        execution = replace(self.execution, on_round=seen.round)
+        runtime = self.runtime if host is None else host
         if host is not None:
             execution = replace(execution, placement="apart")
         made = runtime if isinstance(runtime, Runtime) else registered("runtime", runtime)()
-        seen = Watched()
         seen.watch(made)
         given = {"runtime": made, "seed": seed, "execution": execution, **self.options, **more}
         found = run(copy(self.protocol), self.data, **given)

@@ -16,6 +16,7 @@ from shuffle_sim.data.population import InMemory
 from shuffle_sim.execution.options import Execution
 from shuffle_sim.protocol.base import Datum, Protocol, Query, RoundSpec
 from shuffle_sim.protocol.randomizer import Randomizer
+from shuffle_sim.protocol.task import LARGEST_REPORT, Task
 from shuffle_sim.roles import Deployment, Shuffler, UserShard, count_type
 from shuffle_sim.sampling.kernels import KERNELS
 from shuffle_sim.sampling.randomness import GENERATORS
@@ -59,6 +60,28 @@ class Multiples(Query):
 def far(index: int) -> int:
     """A round in place of the first ones: of every magnitude, so that what comes late shows."""
     return index + (1 << min(index // 16, 20)) - 1
+
+
+class _Anything(Task):
+    """A task that every round is of: roles have one in runs, so they have one here."""
+
+    def demand(self, tree: Any, classes: Mapping[str, type]) -> None:
+        """Refuse nothing."""
+
+    def check(self, *asked: Any) -> None:
+        """Refuse nothing."""
+
+
+ANYTHING = _Anything(
+    rounds=2**32,
+    participation=2**32,
+    cohort=1,
+    minimum=1,
+    report_bits=LARGEST_REPORT,
+    size=2**40,
+    values=2**40,
+    forms=frozenset(),
+)
 
 
 class BenchRound(Protocol[int]):
@@ -259,6 +282,7 @@ class Bench:
             block_size=size,
             kernel=way[0],
             generator=way[1],
+            agreed=ANYTHING,
         )
 
     def round(self, cohort: Cohort, query: Query | None = None) -> RoundSpec:

@@ -22,10 +22,14 @@ from shuffle_sim.auditing.sequences import (
     check_repeats,
     check_series,
 )
+from shuffle_sim.auditing.sources import check_drawn, check_entropy
+from shuffle_sim.auditing.watching import bits_of_chance
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.population import InMemory
 from shuffle_sim.execution.setup import default_block_size
 from shuffle_sim.roles.block_rows import chunk_rows
+from shuffle_sim.roles.users import admitted
+from shuffle_sim.sampling.kernels import fortran
 from shuffle_sim.sampling.randomness import GENERATORS, Role, entropy_of
 
 _TURNED = 0, 1, 1 << 63, 1 << 127  # bits of the entropy: other runs
@@ -33,6 +37,7 @@ _ROUNDS = *range(24), 31, 32, 33, 64, 128, 256, 1 << 10, 1 << 16, 1 << 20, (1 <<
 _LONG = 600_000  # draws of a block beyond every kernel's pieces, at most
 _STRONG = 5_000  # of them that a cryptographic generator makes
 _SEEDS, _SURE, _MESSAGES = 1 << 12, 100.0, 1e7  # blocks; bits of chance in each; messages of all
+_FEW = 200  # users whose words are counted
 _SUMS = 96  # of such a block
 _EXCESS = 0.01  # kurtosis of a sum beyond a Gaussian's, at most, for its spread to tell most
 _STREAMS, _SYSTEMS = 1 << 15, 1 << 17  # streams, and entropies of the system, two by two
@@ -101,6 +106,7 @@ class Draws(Searches):
             or not ((ones > 64) & (ones < 192)).all()
         ):
             raise LawError("the entropy of runs without a seed is not random")
+        check_entropy()
 
     def streams(self) -> None:
         """No draw of a user comes again, in any round, block, place, or run; for every way.
@@ -118,6 +124,9 @@ class Draws(Searches):
         for fidelity in self.fidelities:
             with naming(fidelity):
                 self._seeds(fidelity)
+        for kernel in dict.fromkeys(kernel for kernel, _ in ways):
+            with naming(kernel):
+                self._whole_words(kernel)
 
     @property
     def _alike(self) -> tuple[Floats, NDArray[np.int64]]:
@@ -191,6 +200,13 @@ class Draws(Searches):
         # No report has a larger chance than 2^-bits: of all pairs one agrees with 2^-74 or less.
         if len({frame.payload for frame in frames}) < len(frames):
             raise LawError(f"of {len(frames):,} blocks of {size:,} users two send the same")
+
+    def _whole_words(self, kernel: str) -> None:
+        """What a kernel draws for some users is as much as their stream gives."""
+        rows = self.shaped(np.repeat(self._alike[0][None], min(self.literal, _FEW), axis=0))
+        values, *_ = admitted(fortran(rows), self.randomizer)
+        bits = len(values) * bits_of_chance(self.randomizer, values, self.entropy)
+        check_drawn(self.randomizer, values, kernel, self.entropy, bits)
 
     def _short(self, way: Way, fidelity: str, alarm: float) -> None:
         """Blocks of the run's own size: all rounds and runs, two by two."""

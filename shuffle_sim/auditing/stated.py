@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import scipy  # parts by attribute: they load when used
 
 from shuffle_sim.arrays import Floats
 from shuffle_sim.auditing.conformance import LawError
@@ -18,18 +19,18 @@ from shuffle_sim.auditing.plan import Check, CheckStep, Planned, UncheckedError
 from shuffle_sim.auditing.scores import summed
 from shuffle_sim.execution.result import Result
 from shuffle_sim.privacy.accountant import ShuffleAccountant
-from shuffle_sim.privacy.events import PrivacyEvent
+from shuffle_sim.privacy.events import GaussianEvent, PrivacyEvent
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.ledger import Charge, PrivacyLedger
 from shuffle_sim.privacy.theorems import theorem_of
 from shuffle_sim.protocol.base import Protocol
 from shuffle_sim.protocol.binding import UNCHECKED, checked_event
-from shuffle_sim.protocol.one_round import OneRound
 from shuffle_sim.protocol.task import walked
 
 HONEST = 60
 """Users, at most, in the comparison of an event's law with the randomizer's."""
 _LEVELS = 0.1, 0.3, 0.5, 0.7, 0.9  # quantiles of odds
+_CURVE = 1e-6  # of delta, by roundings of a curve and its inverse
 _DELTAS = (1e-2, 1e-4)  # of it: where Fourier transforms keep their digits
 ORDERED = Planned(
     "theorem >= exact >= empirical lower bound",
@@ -127,8 +128,7 @@ def check_bound(protocol: Protocol[Any]) -> None:
         most = math.ceil(protocol.honest_fraction * spec.cohort.size - 1e-9)
         if (honest := getattr(spec.event, "honest", 0)) > most:
             raise LawError(f"an event counts on {honest:,} honest users, there are {most:,}")
-        floor = protocol.honest_fraction < 1 and isinstance(protocol, OneRound)
-        if floor and spec.minimum < honest:
+        if protocol.honest_fraction < 1 and spec.minimum < honest:
             raise LawError(f"{spec.minimum:,} reports are released, {honest:,} are counted on")
     if not known:
         raise UncheckedError(UNCHECKED)
@@ -144,6 +144,14 @@ def check_rounds(found: Result, protocol: Protocol[Any]) -> None:
         planned = [Charge(each.cohort, each.event) for each in walked(copy(protocol))]
         check_charged(found, planned)
         honest = found.reports.asked - found.reports.corrupted
+        if found.rounds == 1:  # of several it is not known when they were honest
+            least = [Charge(each.cohort, each.event.with_honest(honest)) for each in planned]
+            costs = worst_of(tuple(least), found.privacy.delta)
+            if not found.privacy.epsilon >= costs * (1 - 1e-9):
+                raise LawError(
+                    f"with {honest:,} honest reports the round costs {costs:.6g}, stated is "
+                    f"epsilon {found.privacy.epsilon:.6g}"
+                )
         fewer = honest < protocol.honest_fraction * found.reports.asked * (1 - 1e-9)
         counted = any(getattr(each.event, "honest", 0) > 1 for each in planned)
         if fewer and counted and not found.privacy.epsilon > found.promised.epsilon:
@@ -163,18 +171,18 @@ def check_charged(found: Result, planned: Iterable[Charge]) -> None:
     left = Counter(charges) - Counter(found.ledger.charges)
     if left:
         raise LawError(f"{left.total():,} of {len(charges):,} releases are not charged")
-    stated = found.promised
-    costs = worst_of(charges, stated.delta)
-    if not stated.epsilon >= costs * (1 - 1e-9):
-        raise LawError(
-            f"the run states epsilon {stated.epsilon:.6g}, its releases cost {costs:.6g}"
-        )
+    for stated in (found.promised, found.privacy):
+        costs = worst_of(charges, stated.delta)
+        if not stated.epsilon >= costs * (1 - 1e-9):
+            raise LawError(
+                f"the run states epsilon {stated.epsilon:.6g}, its releases cost {costs:.6g}"
+            )
 
 
 def worst_of(charges: tuple[Charge, ...], delta: float) -> float:
     """The largest epsilon of a user, by all releases that ask it; no ledger is believed."""
     edges = sorted({edge for each in charges for span in each.cohort.ranges for edge in span})
-    histories = {
+    histories: set[frozenset[tuple[PrivacyEvent, int]]] = {
         frozenset(Counter(each.event for each in charges if any(each.cohort.within(*ends))).items())
         for ends in pairwise(edges)
     }
@@ -183,8 +191,22 @@ def worst_of(charges: tuple[Charge, ...], delta: float) -> float:
         accountant = ShuffleAccountant()
         for event, count in history:
             accountant.compose(event, count)
-        found = max(found, accountant.get_epsilon(delta))
+        epsilon = accountant.get_epsilon(delta)
+        for left in (accountant.get_delta(epsilon), gaussian_delta(history, epsilon)):
+            if math.isfinite(epsilon) and left > delta * (1 + _CURVE):
+                raise LawError(f"at epsilon {epsilon:.6g} delta is {left:.3g}, stated {delta:.3g}")
+        found = max(found, epsilon)
     return found
+
+
+def gaussian_delta(history: Iterable[tuple[PrivacyEvent, int]], epsilon: float) -> float:
+    """delta of Gaussian releases alone, by the formula itself (Balle and Wang 2018); else 0."""
+    known = [(event, count) for event, count in history if isinstance(event, GaussianEvent)]
+    if len(known) < len(list(history)) or not known:
+        return 0.0
+    mu = math.sqrt(math.fsum(count / event.noise_multiplier**2 for event, count in known))
+    above, below = scipy.special.log_ndtr([mu / 2 - epsilon / mu, -mu / 2 - epsilon / mu])
+    return float(np.exp(above) - np.exp(epsilon + below))
 
 
 def _same(one: Any, other: Any) -> bool:

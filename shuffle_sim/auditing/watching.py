@@ -4,7 +4,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +18,10 @@ from shuffle_sim.errors import ShuffleSimError
 from shuffle_sim.execution.inprocess import InProcessRuntime
 from shuffle_sim.execution.runtime import Runtime
 from shuffle_sim.execution.setup import suited
-from shuffle_sim.protocol.base import Protocol, RoundSpec
+from shuffle_sim.protocol.base import Protocol, Query, RoundSpec
 from shuffle_sim.roles import Analyzer, Shuffler, UserShard
 from shuffle_sim.sampling.kernels import fortran
+from shuffle_sim.wire.codec import encode
 from shuffle_sim.wire.frames import Frame, Kind, parse, split_frames
 from shuffle_sim.wire.messages import Tally
 from shuffle_sim.wire.sealing import PublicKeys
@@ -32,6 +33,7 @@ _LOOKED_AT = {
 }
 _OPEN = {Kind.REPORTS, Kind.COUNTS, Kind.TALLY, Kind.VIEW}
 _SEALED = {Kind.SEALED, Kind.BUNDLE, Kind.BOXES}
+_ORDERS: tuple[Literal["big", "little"], ...] = ("big", "little")
 _SEALED_BYTES = 1 << 23  # of boxes that are kept
 
 
@@ -108,6 +110,8 @@ class Watched:
         self.entropies: list[int] = []
         self.sealed: list[Frame] = []
         self.keys: list[PublicKeys] = []
+        self._secrets: list[bytes] = []
+        self.queries: list[bytes] = []
         self._kept = 0
         self._places: dict[tuple[Any, ...], int] = defaultdict(int)
 
@@ -115,6 +119,10 @@ class Watched:
     def tallies(self) -> list[NDArray[np.int64]]:
         """Sums of the views, by round."""
         return [np.asarray(each.sums) for each in self.views]
+
+    def round(self, index: int, ledger: Any, costs: Any, query: Query) -> None:
+        """Keep what was asked in a round; as `on_round` of a run."""
+        self.queries.append(encode(query))
 
     def watch(self, host: Runtime) -> None:
         """Look at what its roles are given and give, from now on."""
@@ -130,6 +138,7 @@ class Watched:
             if hasattr(arguments[0], "entropy"):
                 if not self.entropies:
                     self.entropies.append(arguments[0].entropy)
+                    self._secrets = [arguments[0].entropy.to_bytes(16, x) for x in _ORDERS]
                 if isinstance(role, type) and issubclass(role, Analyzer) and arguments[0].entropy:
                     raise LawError("the analyzer is given entropy: it could draw what users drew")
             return put(host, role, *arguments)
@@ -145,6 +154,8 @@ class Watched:
             self.keys.append(value)
         if not isinstance(value, bytes):
             return
+        if any(each in value for each in self._secrets):
+            raise LawError("the entropy of the run is in what its roles send")
         for data in split_frames(value):
             frame = parse(data)
             if frame.kind in _OPEN:

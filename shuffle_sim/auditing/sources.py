@@ -1,0 +1,90 @@
+"""Where draws come from: the entropy of a run, and how much of a stream reports take."""
+
+import math
+import os
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from shuffle_sim.arrays import Values
+from shuffle_sim.auditing.conformance import LawError
+from shuffle_sim.sampling.kernels import using
+from shuffle_sim.sampling.randomness import entropy_of
+
+_BYTES = 16  # of entropy
+_WORDS = 4  # of 64 bits: what is drawn from fewer can be tried out
+_SOURCES: tuple[tuple[Any, str], ...] = ((os, "urandom"), (random, "_urandom"))
+
+
+def check_entropy() -> None:
+    """A run's entropy is made of 128 bits of the operating system, and of nothing else.
+
+    Raises:
+        LawError: of a clock, of fewer bits, or of something else.
+    """
+    with _given(bytes(_BYTES)):
+        if entropy_of(None) != entropy_of(None):
+            raise LawError("the entropy of runs is not the operating system's")
+    found = set()
+    for bit in range(8 * _BYTES):
+        with _given((1 << bit).to_bytes(_BYTES, "big")):
+            found.add(entropy_of(None))
+    if len(found) < 8 * _BYTES:
+        raise LawError(f"of 128 bits of the operating system {len(found)} are in the entropy")
+
+
+@contextmanager
+def _given(source: bytes) -> Iterator[None]:
+    """The operating system's random bytes are these."""
+
+    def drawn(size: int) -> bytes:
+        return (source * math.ceil(size / len(source)))[:size]
+
+    before = [getattr(module, name) for module, name in _SOURCES]
+    try:
+        for module, name in _SOURCES:
+            setattr(module, name, drawn)
+        yield
+    finally:
+        for (module, name), each in zip(_SOURCES, before, strict=True):
+            setattr(module, name, each)
+
+
+def check_drawn(randomizer: Any, values: Values, kernel: str, entropy: int, bits: float) -> None:
+    """Reports of users are drawn from the users' stream, word by word, by a kernel.
+
+    Args:
+        randomizer: of the users.
+        values: of some users, admitted.
+        kernel: that draws.
+        entropy: of the stream.
+        bits: of chance in all that they send, at least.
+
+    Raises:
+        LawError: from fewer bits: from a seed that can be tried out.
+    """
+    least = min(_WORDS, math.floor(bits / 64))
+    acts: dict[str, Callable[[Any], Any]] = {"reports": lambda rng: randomizer.reports(values, rng)}
+    if randomizer.view == "sums":
+        acts["counts"] = lambda rng: randomizer.counts(values, rng)
+    for name, act in acts.items():
+        with using(kernel):
+            words = _words(act, entropy)
+        if words < least:
+            raise LawError(f"{name} of {len(values):,} users take {words} words of their stream")
+
+
+def _words(act: Callable[[np.random.Generator], Any], entropy: int) -> int:
+    """Words of 64 bits that something takes from a generator."""
+    source = np.random.SFC64(entropy)
+
+    def count() -> int:
+        state: Any = source.state
+        return int(state["state"]["state"][3])  # SFC64 counts its words
+
+    before = count()
+    act(np.random.Generator(source))
+    return count() - before
