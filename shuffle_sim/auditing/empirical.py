@@ -99,7 +99,13 @@ def exact_odds(
             return float(shares @ _delta(epsilon - reached, mu)) - delta
 
         if above(best) > 0:
-            best = float(scipy.optimize.brentq(above, best, float(reached[0]) + beside + 1))
+            sure = np.isposinf(reached)  # they leave their shares of delta at every epsilon
+            if float(shares[sure].sum()) > delta:
+                return math.inf
+            top = float(reached[~sure].max(initial=best)) + beside + 1
+            while above(top) > 0:
+                top *= 2
+            best = float(scipy.optimize.brentq(above, best, top))
     return best
 
 

@@ -41,8 +41,13 @@ def neighbours(
     longer = [far * rows[1] for far in _LONGER]
     # Rows of classes are refused with another label: there the features alone are longer.
     labelled = [each for row in rows for each in _of_label(row)]
-    changed = [0, len(first) // 2, len(first) - 1, place, *sorted(starts)[:_COHORTS]]
+    changed = [place, 0, len(first) // 2, len(first) - 1, *sorted(starts)[:_COHORTS]]
     for other in dict.fromkeys(changed):
+        for row, many in product(rows, _RAGGED if unit is Unit.PERSON else ()):
+            ragged = np.empty(len(first), object)
+            ragged[:] = [*first]
+            ragged[other] = np.resize(row, (many, row.shape[-1]))
+            yield other, population_for(unit, ragged, most)
         for row in (*rows, -rows[0], 0 * rows[0], *longer, *labelled, *border, *first[:2]):
             table = first.copy()
             table[other] = row
@@ -53,16 +58,12 @@ def neighbours(
             except ShuffleSimError:
                 continue
             yield other, population
-        for row, many in product(rows, _RAGGED if unit is Unit.PERSON else ()):
-            ragged = np.empty(len(first), object)
-            ragged[:] = [*first]
-            ragged[other] = np.resize(row, (many, row.shape[-1]))
-            yield other, population_for(unit, ragged, most)
 
 
 def _of_label(row: Floats) -> list[Floats]:
-    """Rows, or persons, whose features are those of another one times a number; of its label."""
+    """Rows, or persons, whose features are those of another one times a number; of either label."""
     if row.shape[-1] < 2:
         return []
     features, label = row[..., :-1], row[..., -1:]
-    return [np.concatenate([far * features, label], axis=-1) for far in (-1.0, *_LONGER)]
+    labels = label, -label
+    return [np.concatenate([far * features, y], axis=-1) for far in _LONGER for y in labels]
