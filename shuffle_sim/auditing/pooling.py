@@ -10,6 +10,7 @@ from shuffle_sim.arrays import Floats
 from shuffle_sim.auditing.conformance import LawError
 from shuffle_sim.auditing.evidence import against_spread
 from shuffle_sim.auditing.orders import Tags, check_tags
+from shuffle_sim.auditing.sources import WORDS, taken
 from shuffle_sim.protocol.randomizer import Randomizer
 from shuffle_sim.roles import Deployment
 from shuffle_sim.roles.chunks import by_label, front
@@ -100,14 +101,17 @@ def _cut(
     # Of two sizes: chunks of one size could hide a place that is counted wrongly.
     sizes = np.array([[size // 3], [size - 2 * (size // 3)], [size // 3]], np.int64)
     pool.cut(sizes, rng)
-    found = []
+    found, words = [], 0
     for place in range(3):
-        chunk = pool.chunk(place, deployment.stream(index, Role.SHUFFLER, place + 1))
+        chunk = pool.chunk(place, drawn := deployment.stream(index, Role.SHUFFLER, place + 1))
+        words += taken(drawn)
         if kind is BoxPool:
             row = read_boxes(chunk, randomizer)[1][0]
             found.append(np.ascontiguousarray(row[:, -4:]).view(">u4").ravel().astype(np.int64))
         else:
             found.append(by_label(chunk, randomizer)[0].symbols.ravel().astype(np.int64))
+    if words + taken(rng) < 2 * WORDS:  # some of them say how large each part is
+        raise LawError(f"orders of {size:,} messages take {words} words")
     return np.concatenate(found)
 
 

@@ -15,7 +15,8 @@ from shuffle_sim.sampling.kernels import using
 from shuffle_sim.sampling.randomness import entropy_of
 
 _BYTES = 16  # of entropy
-_WORDS = 4  # of 64 bits: what is drawn from fewer can be tried out
+WORDS = 4
+"""Of 64 bits: what is drawn from fewer can be tried out."""
 _SOURCES: tuple[tuple[Any, str], ...] = ((os, "urandom"), (random, "_urandom"))
 
 
@@ -66,25 +67,22 @@ def check_drawn(randomizer: Any, values: Values, kernel: str, entropy: int, bits
     Raises:
         LawError: from fewer bits: from a seed that can be tried out.
     """
-    least = min(_WORDS, math.floor(bits / 64))
+    least = min(WORDS, math.floor(bits / 64))
     acts: dict[str, Callable[[Any], Any]] = {"reports": lambda rng: randomizer.reports(values, rng)}
     if randomizer.view == "sums":
         acts["counts"] = lambda rng: randomizer.counts(values, rng)
     for name, act in acts.items():
         with using(kernel):
-            words = _words(act, entropy)
+            act(rng := np.random.Generator(np.random.SFC64(entropy)))
+        words = taken(rng)
         if words < least:
             raise LawError(f"{name} of {len(values):,} users take {words} words of their stream")
 
 
-def _words(act: Callable[[np.random.Generator], Any], entropy: int) -> int:
-    """Words of 64 bits that something takes from a generator."""
-    source = np.random.SFC64(entropy)
+def taken(rng: np.random.Generator) -> int:
+    """Words of 64 bits that were taken from a stream of SFC64, which counts them."""
+    state: Any = rng.bit_generator.state
+    return int(state["state"]["state"][3]) - _BEGINS
 
-    def count() -> int:
-        state: Any = source.state
-        return int(state["state"]["state"][3])  # SFC64 counts its words
 
-    before = count()
-    act(np.random.Generator(source))
-    return count() - before
+_BEGINS = 13  # SFC64 counts from 1, and takes 12 words to begin

@@ -192,8 +192,9 @@ def worst_of(charges: tuple[Charge, ...], delta: float) -> float:
         for event, count in history:
             accountant.compose(event, count)
         epsilon = accountant.get_epsilon(delta)
-        for left in (accountant.get_delta(epsilon), gaussian_delta(history, epsilon)):
-            if math.isfinite(epsilon) and left > delta * (1 + _CURVE):
+        curves = accountant.get_delta, partial(gaussian_delta, history)
+        for left in (curve(epsilon) for curve in curves if math.isfinite(epsilon)):
+            if left > delta * (1 + _CURVE):
                 raise LawError(f"at epsilon {epsilon:.6g} delta is {left:.3g}, stated {delta:.3g}")
         found = max(found, epsilon)
     return found
