@@ -86,6 +86,10 @@ def named_sum(name: str, n: int, d: int, privacy: Privacy, **given: Any) -> Any:
             usual = getattr(kind, "usual_ratio", NOISE_RATIO)
             return at_least(lambda ratio: kind.calibrated(**own, noise_ratio=ratio), usual)
         return kind.calibrated(**own)
+    except ParameterError as error:
+        if error.parameter in own.keys() - given.keys() - {"n", "d", "privacy"}:
+            raise ParameterError("d", d, f"{error.allowed}: {error.parameter} of {name}") from error
+        raise
     except TypeError as error:  # of a third party, with parameters of its own
         raise ParameterError("protocol", name, f"made by n, d and privacy ({error})") from error
 

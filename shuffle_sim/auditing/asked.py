@@ -163,16 +163,20 @@ class Asked(AskedRuns):
                 raise LawError(f"{what}: {far / radius:.4g} times the radius is admitted")
 
     def _near(self, what: str, query: Query, rows: NDArray[Any]) -> None:
-        """No two values of a query are farther apart than it states of neighbours."""
+        """No values of neighbours are farther apart than a query states."""
         if math.isinf(query.apart) or rows.dtype.kind != "f":
             return
         few = [rows, np.repeat(rows[:, :1], rows.shape[1], axis=1)] if rows.ndim > 2 else [rows]
         turned = [each * np.append(np.ones(each.shape[-1] - 1), -1.0) for each in few]
         every = [scale * each for each in (*few, *turned) for scale in _SCALES]
-        values = np.concatenate([dense(query(fortran(each))) for each in every])
-        values = values.reshape(len(values), -1)
-        values = np.unique(values[np.isfinite(values).all(axis=1)], axis=0)
-        far = max(float(np.linalg.norm(values - each, axis=1).max()) for each in values)
+        if rows.ndim > 2 and self.protocol.protects is Unit.RECORD:
+            # One record is another one: a person's others stay.
+            every = [np.concatenate([each[:, :1], rows[:, 1:]], axis=1) for each in (rows, *every)]
+        values = np.array([dense(query(fortran(each))).reshape(len(rows), -1) for each in every])
+        if rows.ndim < 3 or self.protocol.protects is not Unit.RECORD:
+            values = values.reshape(-1, 1, values.shape[2])  # any two are of neighbours
+        values = np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0)
+        far = max(float(np.linalg.norm(values - each, axis=2).max()) for each in values)
         if far > query.apart * (1 + 1e-9):
             raise LawError(f"{what}: values are {far:.6g} apart, stated is {query.apart:.6g}")
 

@@ -140,6 +140,8 @@ def check_rounds(found: Result, protocol: Protocol[Any]) -> None:
     Raises:
         LawError: it does not.
     """
+    if protocol.protects is not None and found.unit is not protocol.protects:
+        raise LawError(f"what is stated of one {protocol.protects} is called one {found.unit}'s")
     if not protocol.adaptive and protocol.claim is None:
         planned = [Charge(each.cohort, each.event) for each in walked(copy(protocol))]
         check_charged(found, planned)

@@ -283,6 +283,41 @@ class Thrice(CentralSum):
         return state + 1
 
 
+class ClipsByRows(Thrice):
+    """The clip is the longest row."""
+
+    def check(self, rows):
+        super().check(rows)
+        self._longest = float(np.linalg.norm(rows, axis=1).max())
+
+    def plan(self, state):
+        release = super().plan(state)
+        if release is None or not hasattr(self, "_longest"):
+            return release
+        asked = release.statistic
+        clipped = BallSum(min(asked.radius, self._longest), asked.d)
+        return dataclasses.replace(release, statistic=clipped)
+
+
+class AddsRows(Thrice):
+    """The result has the mean of the rows in it."""
+
+    def check(self, rows):
+        super().check(rows)
+        self._mean = rows.mean(axis=0)
+
+    def result(self, state):
+        return getattr(self, "_mean", 0.0)
+
+
+class EndsByRows(Thrice):
+    """The last sum is left out where rows are short."""
+
+    def check(self, rows):
+        super().check(rows)
+        self.releases = 3 if np.abs(rows).mean() > 0.1 else 2
+
+
 class Twenty(Thrice):
     """Twenty of them."""
 
@@ -328,6 +363,7 @@ FAR = "all releases of a run are as near as stated"
 FRESH = "the noise of all releases of the curator's runs is fresh, and has its law"
 CHARGED = "all releases of a run are charged"
 MADE = "every release is made of its statistic, from a stream of its own"
+FOLLOWS = "what is asked, and the result, follow from releases alone"
 ALONE = "the mechanism itself, asked alone"
 CURATED: dict[str, tuple[Any, Callable[[Any], object] | None, str]] = {
     "the first noise again": (Thrice, first_noise_again, FRESH),
@@ -356,6 +392,9 @@ CURATED: dict[str, tuple[Any, Callable[[Any], object] | None, str]] = {
     "one of twenty with less": (Twenty, one_of_twenty, FRESH),
     "coins for all coordinates": (_with(_BINOMIAL), one_draw_for_all, FRESH),
     "multiples of three": (_with(GridLaplace(0.5, 3)), multiples_of_three, ALONE),
+    "a clip of the rows": (ClipsByRows, None, FOLLOWS),
+    "rows in the result": (AddsRows, None, FOLLOWS),
+    "an end by the rows": (EndsByRows, None, FOLLOWS),
     **{name: (Thrice, plant, ALONE) for name, plant in MECHANISMS.items()},
     **{name: (Thrice, plant, MADE) for name, plant in VALUES.items()},
 }

@@ -27,7 +27,7 @@ from shuffle_sim.protocol.base import Datum
 from shuffle_sim.sampling.randomness import Role
 
 from . import counting as c
-from . import edges, in_company, long_sums, sealing, seldom, shared
+from . import edges, in_company, in_runs, long_sums, sealing, seldom, shared
 from . import orderings as o
 from . import planted as p
 from . import randomizers as r
@@ -444,6 +444,7 @@ _PLANTED = (
         Mutant(name, check, make, plant=plant, options=options)
         for name, check, make, plant, options in in_company.PLANTED
     ),
+    *(Mutant(name, check, make, plant=plant) for name, check, make, plant in in_runs.PLANTED),
 )
 
 

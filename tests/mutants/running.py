@@ -21,7 +21,7 @@ from shuffle_sim.errors import ShuffleSimError
 from shuffle_sim.protocol.release import Release
 from shuffle_sim.roles import Shuffler, UserShard
 
-from .curators import ALONE, CHARGED, CURATED, FAR, FRESH, MADE, curated
+from .curators import ALONE, CHARGED, CURATED, FAR, FOLLOWS, FRESH, MADE, curated
 from .registry import Mutant
 
 ASKED = "queries", "own", "agreed", "unseeded", "sealed", "hosted"
@@ -85,7 +85,8 @@ def caught_curator(name: str, patch: pytest.MonkeyPatch) -> bool:
         if check == FRESH:
             runs.noise(FALSE_ALARM / 4)
         else:
-            {CHARGED: runs.charged, FAR: runs.distances, MADE: runs.values}[check]()
+            made = {CHARGED: runs.charged, FAR: runs.distances, FOLLOWS: runs.followed}
+            (made | {MADE: runs.values})[check]()
     except LawError:
         return True
     return False

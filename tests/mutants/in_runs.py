@@ -1,0 +1,144 @@
+"""Defects of real runs: roles with a task, entropy that shows, rows that steer what is asked."""
+
+import dataclasses
+import hashlib
+import time
+from typing import Any
+
+import numpy as np
+
+from protocols import L2Ball, Logistic, Problem, ShuffleGD, VectorSum
+from protocols.shuffle.one_shot import CertifiedMinimiser, OneShotAverage
+from shuffle_sim import Privacy
+from shuffle_sim.execution import engine, setup
+from shuffle_sim.protocol.randomizer import Randomizer
+from shuffle_sim.protocol.task import Task
+from shuffle_sim.roles import Shuffler, UserShard, users
+from shuffle_sim.sampling import randomness, shuffling
+
+
+def quiet_in_runs(patch):
+    """Users who have agreed on a task draw from a stream of four seeds."""
+    true = users._randomized
+
+    def randomized(fidelity: str, values: Any, randomizer: Randomizer, rng: Any) -> Any:
+        few = np.random.Generator(np.random.SFC64(int(rng.integers(4))))
+        return true(fidelity, values, randomizer, few)
+
+    def planted(self, broadcast, block, true_answer=UserShard._answer_block):
+        if self._deployment.agreed is None:
+            return true_answer(self, broadcast, block)
+        with patch.context() as inner:
+            inner.setattr(users, "_randomized", randomized)
+            return true_answer(self, broadcast, block)
+
+    patch.setattr(UserShard, "_answer_block", planted)
+
+
+def public_order_in_runs(patch):
+    """A shuffler with a task draws its order from the round's number."""
+    true = Shuffler.release
+
+    def release(self, *given):
+        if self._deployment.agreed is not None:
+            self._deployment = dataclasses.replace(self._deployment, entropy=7)
+        return true(self, *given)
+
+    patch.setattr(Shuffler, "release", release)
+
+
+def task_of_entropy(patch):
+    """The name of the run is its entropy."""
+    true = setup.deployment_of
+
+    def made(*given, **more):
+        found, rest = true(*given, **more)
+        return dataclasses.replace(found, task=found.entropy.to_bytes(16, "big")), rest
+
+    patch.setattr(setup, "deployment_of", made)
+    patch.setattr(engine, "deployment_of", made)
+
+
+def entropy_of_the_clock(patch):
+    def of_time(seed):
+        if seed is not None:
+            return seed
+        now = str(time.time_ns()).encode()
+        return int.from_bytes(hashlib.sha256(now).digest()[:16], "big")
+
+    for module in (randomness, setup):
+        patch.setattr(module, "entropy_of", of_time)
+    from shuffle_sim.auditing import drawing, sources
+
+    for module in (drawing, sources):
+        patch.setattr(module, "entropy_of", of_time)
+
+
+def orders_of_32_bits(patch):
+    true = shuffling.lanes
+    patch.setattr(
+        shuffling, "lanes", lambda rng: true(np.random.default_rng(int(rng.integers(1 << 32))))
+    )
+
+
+def any_form(patch):
+    patch.setattr(Task, "demand", lambda self, tree, classes: None)
+
+
+def any_strength(patch):
+    true = Task.check
+
+    def check(self, *asked):
+        true(dataclasses.replace(self, events=()), *asked)
+
+    patch.setattr(Task, "check", check)
+
+
+def half_apart(patch):
+    """Replacing a record is taken for adding one."""
+    true = CertifiedMinimiser.apart
+    patch.setattr(CertifiedMinimiser, "apart", property(lambda self: true.func(self) / 2))
+
+
+def minimisers() -> Any:
+    problem = Problem(Logistic(), L2Ball(2, 1.0), ridge=0.5, records=4)
+    privacy = Privacy(1.0, 1e-4)
+    return OneShotAverage.calibrated(
+        n=200, records=4, problem=problem, privacy=privacy, noise_ratio=1.3, protects="record"
+    )
+
+
+class StartsAtTheMean(ShuffleGD):
+    """Where it begins follows from the rows that are checked."""
+
+    def check(self, rows: Any) -> None:
+        super().check(rows)
+        self._warm = (rows[:, :-1] * rows[:, -1:]).mean(axis=0)
+
+    def init(self) -> Any:
+        state = super().init()
+        warm = getattr(self, "_warm", None)
+        return state if warm is None else dataclasses.replace(state, theta=warm)
+
+
+def warm() -> Any:
+    problem = Problem(Logistic(), L2Ball(2, 1.0))
+    few = Privacy(3.0, 1e-4)
+    return StartsAtTheMean.calibrated(n=40, problem=problem, privacy=few, rounds=2, noise_ratio=1.3)
+
+
+def vector() -> Any:
+    return VectorSum(n=400, d=3, g=4, b=12)
+
+
+PLANTED = (
+    ("four seeds in runs", "streams", vector, quiet_in_runs),
+    ("a public order in runs", "order", vector, public_order_in_runs),
+    ("entropy names the run", "unseeded", vector, task_of_entropy),
+    ("entropy of the clock", "keys", vector, entropy_of_the_clock),
+    ("orders of 32 bits", "order", vector, orders_of_32_bits),
+    ("any form is answered", "agreed", vector, any_form),
+    ("any strength is answered", "agreed", vector, any_strength),
+    ("half of a distance", "queries", minimisers, half_apart),
+    ("a start at the mean", "hosted", warm, None),
+)
