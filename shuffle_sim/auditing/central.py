@@ -35,7 +35,10 @@ from shuffle_sim.sampling.randomness import entropy_of
 _LATER = 4  # later releases whose noise is looked at
 _MORE, _SECONDS = 10, 2.0  # times as many draws, while there is time
 _FEWEST, _LONGEST = 300, 30.0  # draws of long runs, and seconds of them
-_DECIMALS = 9  # of odds
+_DECIMALS = 9
+"""Of odds. Roundings of noise plus a value tell the value (Mironov 2012), and no guarantee covers
+them: odds that are one number must not be parted by them.
+"""
 _KEPT = 6000  # draws that are held to a law
 _Make = Callable[[], None]
 _Odds = tuple[float, float]
@@ -133,8 +136,6 @@ def audit_central(
     if all(score is not None for side in played for _, score in side):
         ends = [np.array([score for _, score in side], float) for side in played]
         ends[1], half = -ends[1], 0  # of the second table: how it speaks for itself
-        # Rounded: noise plus a value is off by roundings, which tell the value (Mironov 2012). No
-        # guarantee covers these; odds that are one number must not be parted by them.
         low, high = (each.sum(axis=1).round(_DECIMALS) for each in ends)
         exact = not gaussian and not any(one.rough for one in games)
     else:

@@ -51,7 +51,7 @@ def test_found_items_are_counted_and_the_others_together(made, rows, fidelity):
 @pytest.mark.full
 @pytest.mark.parametrize("fidelity", ["literal", "aggregate"])
 def test_intervals_of_found_items_hold_as_often_as_they_say(made, rows, fidelity):
-    """Of 40 runs at 95 %: 12 wrong ones have probability 1e-6; intervals of half the width, more."""
+    """Of 40 runs at 95 % 12 are wrong with probability 1e-6; at half the width more are."""
     true = np.array([900, 600, 2500])
     found = [run(made, rows, fidelity=fidelity, seed=seed).value for seed in range(40)]
     wrong = [((each.low > true) | (each.high < true)).any() for each in found]
