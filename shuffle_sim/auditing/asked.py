@@ -20,7 +20,7 @@ from shuffle_sim.auditing.conformance import LawError, naming
 from shuffle_sim.auditing.empirical import Seen
 from shuffle_sim.auditing.joint import JointLaw
 from shuffle_sim.auditing.plan import CheckStep, Planned
-from shuffle_sim.auditing.sealed import SEALS
+from shuffle_sim.auditing.sealed import SEALS, check_hops
 from shuffle_sim.auditing.tasks import check_task
 from shuffle_sim.auditing.watching import RereadRows
 from shuffle_sim.data.cohort import Cohort
@@ -148,6 +148,17 @@ class Asked(AskedRuns):
                 held = few if each < 3 else few // 2
                 if not np.allclose(found[:held], wanted[:held], 1e-9, 1e-12, equal_nan=True):
                     raise LawError(f"query {place}: the value of a row depends on other rows")
+
+    def sealed(self) -> None:
+        """As of whole runs; and of hops alone, who is taken at its word."""
+        super().sealed()
+        if self.options.get("security") != "transport":
+            return
+        deployment = replace(self._deployment("counts"), security="transport", agreed=ANYTHING)
+        payload = self.spec.broadcast(deployment.vocabulary)
+        context = Context.of_broadcast(deployment.task, 0, payload)
+        broadcast = Frame(Kind.ROUND, context, 0, 0, payload).tobytes()
+        check_hops(deployment, self.population(), broadcast, self.shard)
 
     def _in_domain(self, what: str, query: Query, rows: NDArray[Any]) -> None:
         """What is admitted of a query's values lies in the ball of the event, also far out."""

@@ -1,6 +1,7 @@
 """What is sealed in a protected run: keys, what boxes show, and what they do not open for."""
 
 import math
+import os
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -12,8 +13,11 @@ from numpy.typing import NDArray
 
 from shuffle_sim.auditing.conformance import LawError
 from shuffle_sim.auditing.watching import Watched
+from shuffle_sim.data.population import Population
 from shuffle_sim.errors import FrameError
 from shuffle_sim.protocol.randomizer import Randomizer
+from shuffle_sim.roles import Deployment, Shuffler, UserShard
+from shuffle_sim.roles.channel import Directory
 from shuffle_sim.roles.onion import read_boxes
 from shuffle_sim.wire.frames import Context, Frame, Kind
 from shuffle_sim.wire.sealing import BOX_ID, KEY_ID, KeyPair, Purpose, Sealer, verified
@@ -96,7 +100,8 @@ def check_sealing(alarm: float) -> None:
         own, to, context = KeyPair(), KeyPair(), Context(bytes(range(16)), 3, bytes(range(32)))
         sealer = Sealer(own.public, purpose, context)
         boxes = [sealer.seal(_PLAIN) for _ in range(SEALS)]
-        check_boxes(boxes, alarm / len(Purpose))
+        check_boxes(boxes, alarm / 2 / len(Purpose))
+        check_untold(sealer.seal, alarm / 2 / len(Purpose))
         signed = own.sign(_PLAIN, purpose, context, to.public)
         read = verified(signed, own.public, purpose, context, to.public)
         if (own.open(boxes[0], purpose, context), read) != (_PLAIN, _PLAIN):
@@ -105,6 +110,51 @@ def check_sealing(alarm: float) -> None:
             with suppress(FrameError):
                 step()
                 raise LawError(f"{purpose.value.decode()}: {what} is taken")
+
+
+def check_untold(seal: Callable[[bytes], bytes], alarm: float) -> None:
+    """No bit of a box follows from a bit of what it holds, not even of the key in front.
+
+    Plaintexts are fair coins, so products of signs are, whatever the boxes: Hoeffding's bound.
+
+    Raises:
+        LawError: one does.
+    """
+    plain = np.frombuffer(os.urandom(SEALS * len(_PLAIN)), np.uint8).reshape(SEALS, -1)
+    boxes = np.array([np.frombuffer(seal(each.tobytes()), np.uint8) for each in plain])
+    held, shown = (2.0 * np.unpackbits(each, axis=1) - 1 for each in (plain, boxes))
+    apart = np.abs(shown.T @ held)
+    limit = math.sqrt(2 * SEALS * math.log(2 * apart.size / alarm))
+    if (off := float(apart.max())) > limit:
+        raise LawError(f"a bit of {SEALS} boxes agrees with one that they hold, by {off:,.0f}")
+
+
+def check_hops(
+    deployment: Deployment, population: Population, broadcast: bytes, shard: type[UserShard]
+) -> None:
+    """Roles set up alike have keys of their own; a shuffler takes what those it knows have signed.
+
+    Args:
+        deployment: with transport security.
+        population: of the run.
+        broadcast: of a round.
+        shard: the class of user shards.
+
+    Raises:
+        LawError: keys follow from what is public, or a stranger's reports are taken.
+    """
+    known, stranger = (shard(deployment, population, deployment.blocks()) for _ in range(2))
+    accepted = []
+    for each in (known, stranger):
+        shuffler = Shuffler(deployment.of_shuffler)
+        if known.introduce() == stranger.introduce():
+            raise LawError("two roles that are set up alike have one key")
+        directory = Directory((known.introduce(),), (shuffler.introduce(),), (KeyPair().public,))
+        for role in (each, shuffler):
+            role.meet(directory)
+        accepted.append(shuffler.take(broadcast, [each.answer(broadcast)[0]]).accepted)
+    if not accepted[0] or accepted[1]:
+        raise LawError(f"a shuffler takes {accepted[1]:,} reports that a stranger has signed")
 
 
 def _check_fresh() -> None:

@@ -419,6 +419,10 @@ _PLANTED = (
         for plant in sealing.PLANTS
         for security in ("transport", "onion")
     ),
+    *(
+        Mutant(f"hops: {plant.__name__}", "sealed", plant=plant, options={"security": "transport"})
+        for plant in sealing.HOPS
+    ),
     Mutant("sizes by the datum", "sizes", roles={"shard": p.CountDependsOnDatum}),
     Mutant("noise of the round before", "streams", roles={"shard": p.NoiseReused}),
     Mutant("half of the streams", "streams", roles={"shard": p.StreamsOfHalfTheBlocks}),
