@@ -233,6 +233,7 @@ def _of_runs(
         "all releases of a run are charged",
         "every release is made of its statistic, from a stream of its own",
         "what is asked, and the result, follow from releases alone",
+        "a stopped run is charged, and goes on with its own rows alone",
     )
     try:
         runs = Runs(algorithm, first, second, options, thorough=thorough)
@@ -240,6 +241,7 @@ def _of_runs(
         return [Check(name, False, f"{type(error).__name__}: {error}") for name in names]
     noise = partial(runs.noise, FALSE_ALARM / 4)
     made: list[_Make] = [runs.distances, noise, runs.charged, runs.values, runs.followed]
+    made.append(runs.resumed)
     return [checked(name, make) for name, make in zip(names, made, strict=True)]
 
 

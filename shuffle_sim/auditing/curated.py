@@ -32,6 +32,7 @@ from shuffle_sim.auditing.release_law import (
     threshold_uniform,
     uniform_of,
 )
+from shuffle_sim.auditing.resuming import check_resumed
 from shuffle_sim.auditing.sequences import check_lags
 from shuffle_sim.auditing.stated import check_charged
 from shuffle_sim.data.persons import population_for
@@ -149,6 +150,14 @@ class Runs:
         """
         others = [each for _, each in islice(self.neighbours(), 1, 40)]
         check_followed(self._untouched, self._first, self._second, others, self._seconds)
+
+    def resumed(self) -> None:
+        """What a stopped run leaves on disk, and who may go on.
+
+        Raises:
+            LawError: as `check_resumed`.
+        """
+        check_resumed(self._algorithm, self._first, self._second, self._options)
 
     def charged(self) -> None:
         """Every run charges all that it releases, as planned.

@@ -52,6 +52,34 @@ def turned_noise(patch):
     patch.setattr(Gaussian, "noise", noise)
 
 
+def drawn_early(patch):
+    """A release is drawn before it is charged."""
+    true = curator.Curator.answer
+
+    def answer(self, release, index):
+        value, size = self._value(release), release.sensitivity.value
+        release.mechanism.sample(value, size, self._stream(index, 0))
+        return true(self, release, index)
+
+    patch.setattr(curator.Curator, "answer", answer)
+
+
+def any_rows_resume(patch):
+    """A journal does not say of which rows it is, in its beginning and in its charges."""
+    true, identity = curator.Curator.answer, curator.RunIdentity
+
+    def named(*, values, **others):
+        return identity(values={"algorithm": values["algorithm"]}, **others)
+
+    patch.setattr(curator, "RunIdentity", named)
+
+    def answer(self, release, index):
+        self._content = b""
+        return true(self, release, index)
+
+    patch.setattr(curator.Curator, "answer", answer)
+
+
 def _of_last(kind: Any, made: Callable[[Any, Any], Any]) -> Callable[[Any], None]:
     """Noise that is made of the last noise, too."""
 
@@ -364,6 +392,7 @@ FRESH = "the noise of all releases of the curator's runs is fresh, and has its l
 CHARGED = "all releases of a run are charged"
 MADE = "every release is made of its statistic, from a stream of its own"
 FOLLOWS = "what is asked, and the result, follow from releases alone"
+RESUMES = "a stopped run is charged, and goes on with its own rows alone"
 ALONE = "the mechanism itself, asked alone"
 CURATED: dict[str, tuple[Any, Callable[[Any], object] | None, str]] = {
     "the first noise again": (Thrice, first_noise_again, FRESH),
@@ -395,6 +424,8 @@ CURATED: dict[str, tuple[Any, Callable[[Any], object] | None, str]] = {
     "a clip of the rows": (ClipsByRows, None, FOLLOWS),
     "rows in the result": (AddsRows, None, FOLLOWS),
     "an end by the rows": (EndsByRows, None, FOLLOWS),
+    "drawn before it is charged": (Thrice, drawn_early, RESUMES),
+    "other rows go on": (Thrice, any_rows_resume, RESUMES),
     **{name: (Thrice, plant, ALONE) for name, plant in MECHANISMS.items()},
     **{name: (Thrice, plant, MADE) for name, plant in VALUES.items()},
 }

@@ -21,7 +21,7 @@ from shuffle_sim.errors import ShuffleSimError
 from shuffle_sim.protocol.release import Release
 from shuffle_sim.roles import Shuffler, UserShard
 
-from .curators import ALONE, CHARGED, CURATED, FAR, FOLLOWS, FRESH, MADE, curated
+from .curators import ALONE, CHARGED, CURATED, FAR, FOLLOWS, FRESH, MADE, RESUMES, curated
 from .registry import Mutant
 
 ASKED = "queries", "own", "agreed", "unseeded", "sealed", "hosted"
@@ -86,7 +86,7 @@ def caught_curator(name: str, patch: pytest.MonkeyPatch) -> bool:
             runs.noise(FALSE_ALARM / 4)
         else:
             made = {CHARGED: runs.charged, FAR: runs.distances, FOLLOWS: runs.followed}
-            (made | {MADE: runs.values})[check]()
+            (made | {MADE: runs.values, RESUMES: runs.resumed})[check]()
     except LawError:
         return True
     return False
