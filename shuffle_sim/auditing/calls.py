@@ -49,6 +49,18 @@ def value_of(release: Release, data: Population) -> Any:
     return release.statistic(lambda part: part(rows), len(rows))
 
 
+def sampled(
+    release: Release, place: int, value: Any, rng: np.random.Generator, opened: dict[int, int]
+) -> Any:
+    """What is released of a value; `opened` has the seeds of sessions by their first release."""
+    drawn = [rng]
+    if release.mechanism.sessions:
+        session = place if release.session is None else release.session
+        begun = opened.setdefault(session, int(rng.integers(2**62)))
+        drawn.append(np.random.default_rng(begun))
+    return release.mechanism.sample(value, release.sensitivity.value, *drawn)
+
+
 class Notes:
     """The calls of mechanisms in a run.
 

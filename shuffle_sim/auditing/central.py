@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from shuffle_sim.arrays import Floats
-from shuffle_sim.auditing.calls import value_of
+from shuffle_sim.auditing.calls import sampled, value_of
 from shuffle_sim.auditing.curated import Runs
 from shuffle_sim.auditing.empirical import (
     DOUBT,
@@ -289,12 +289,7 @@ class _Game:
         while release is not None:
             if release.event is not None:
                 self.ledger.charge(release.cohort, release.event)
-            drawn = [rng]
-            if release.mechanism.sessions:
-                session = index if release.session is None else release.session
-                begun = opened.setdefault(session, int(rng.integers(2**62)))
-                drawn.append(np.random.default_rng(begun))
-            released = release.mechanism.sample(value, release.sensitivity.value, *drawn)
+            released = sampled(release, index, value, rng, opened)
             if not index and len(self.drawn) < _KEPT:
                 self.drawn.append(released)
             elif 0 < index <= _LATER and isinstance(release.mechanism, Noise):

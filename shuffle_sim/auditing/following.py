@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from shuffle_sim.arrays import Floats
-from shuffle_sim.auditing.calls import value_of
+from shuffle_sim.auditing.calls import sampled, value_of
 from shuffle_sim.auditing.conformance import LawError
 from shuffle_sim.data.persons import population_for
 from shuffle_sim.data.population import Population
@@ -69,12 +69,7 @@ def _follow(algorithm: CentralAlgorithm[Any], own: Population, other: Population
             break
         if release.public() != asked.public():
             raise LawError(f"release {place} follows from rows, not from earlier releases")
-        value, drawn = value_of(release, own), [rng]
-        if release.mechanism.sessions:
-            session = place if release.session is None else release.session
-            begun = opened.setdefault(session, int(rng.integers(2**62)))
-            drawn.append(np.random.default_rng(begun))
-        released = release.mechanism.sample(value, release.sensitivity.value, *drawn)
+        released = sampled(release, place, value_of(release, own), rng, opened)
         state = one.update(state, deepcopy(released))
         value_of(asked, other)  # what the statistic keeps of it must not be used
         follows = two.update(follows, deepcopy(released))
