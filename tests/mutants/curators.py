@@ -11,6 +11,7 @@ from protocols import CentralSum
 from protocols.central.record.sums import BallSum
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.execution import curator
+from shuffle_sim.execution.identity import RunIdentity
 from shuffle_sim.privacy import discrete
 from shuffle_sim.privacy.bounds import gamma
 from shuffle_sim.privacy.discrete import GridLaplace
@@ -66,10 +67,10 @@ def drawn_early(patch):
 
 def any_rows_resume(patch):
     """A journal does not say of which rows it is, in its beginning and in its charges."""
-    true, identity = curator.Curator.answer, curator.RunIdentity
+    true = curator.Curator.answer
 
     def named(*, values, **others):
-        return identity(values={"algorithm": values["algorithm"]}, **others)
+        return RunIdentity(values={"algorithm": values["algorithm"]}, **others)
 
     patch.setattr(curator, "RunIdentity", named)
 

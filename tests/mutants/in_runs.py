@@ -15,6 +15,7 @@ from shuffle_sim.protocol.randomizer import Randomizer
 from shuffle_sim.protocol.task import Task
 from shuffle_sim.roles import Shuffler, UserShard, users
 from shuffle_sim.sampling import randomness, shuffling
+from shuffle_sim.sampling.kernels import lanes
 
 
 def quiet_in_runs(patch):
@@ -75,10 +76,10 @@ def entropy_of_the_clock(patch):
 
 
 def orders_of_32_bits(patch):
-    true = shuffling.lanes
-    patch.setattr(
-        shuffling, "lanes", lambda rng: true(np.random.default_rng(int(rng.integers(1 << 32))))
-    )
+    def few(rng):
+        return lanes(np.random.default_rng(int(rng.integers(1 << 32))))
+
+    patch.setattr(shuffling, "lanes", few)
 
 
 def any_form(patch):
@@ -96,8 +97,8 @@ def any_strength(patch):
 
 def half_apart(patch):
     """Replacing a record is taken for adding one."""
-    true = CertifiedMinimiser.apart
-    patch.setattr(CertifiedMinimiser, "apart", property(lambda self: true.func(self) / 2))
+    true = vars(CertifiedMinimiser)["apart"].func
+    patch.setattr(CertifiedMinimiser, "apart", property(lambda self: true(self) / 2))
 
 
 def minimisers() -> Any:
