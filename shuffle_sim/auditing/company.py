@@ -4,10 +4,9 @@ What a user sends has one law, whoever else is asked with it. And a round is ans
 once, and by enough of them; roles together in a station do what they do apart.
 """
 
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
@@ -19,6 +18,7 @@ from shuffle_sim.auditing.conformance import LawError, naming
 from shuffle_sim.auditing.drawing import Draws
 from shuffle_sim.auditing.joint import JointLaw
 from shuffle_sim.auditing.scores import judge, scored, stacked, summed
+from shuffle_sim.auditing.sources import Noted
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.population import InMemory
 from shuffle_sim.errors import RoundAbortedError
@@ -64,17 +64,6 @@ class Occasion:
     cohort: Cohort
     kept: NDArray[np.int64]
     before: Cohort | None = None
-
-
-@dataclass(frozen=True)
-class Noted(Deployment):
-    """Notes which streams its roles ask for."""
-
-    asked: list[tuple[int, Role, int]] = field(default_factory=list)
-
-    def stream(self, round_index: int, role: Role, index: int) -> np.random.Generator:
-        self.asked.append((round_index, role, index))
-        return super().stream(round_index, role, index)
 
 
 class Company(Draws):
@@ -134,17 +123,13 @@ class Company(Draws):
 
     def _streams_apart(self, asked: Occasion) -> None:
         """What honest users of a block draw from is asked for once: corrupted ones never see it."""
-        known = {each.name: getattr(asked.deployment, each.name) for each in fields(Deployment)}
-        deployment = Noted(**known)
+        deployment = Noted.of(asked.deployment)
         shard = self.shard(deployment, self._rows(), deployment.blocks())
         rounds = range(1, 3)
         self.answered(shard, self.round(asked.cohort), rounds)
-        often = Counter(deployment.asked)
-        wrong = [
-            key
-            for key, times in often.items()
-            if key[1] is Role.USERS and (times > 1 or key[2] not in deployment.blocks())
-        ]
+        again, blocks = set(deployment.again), deployment.blocks()
+        users = (key for key in deployment.asked if key[1] is Role.USERS)
+        wrong = [key for key in users if key in again or key[2] not in blocks]
         if wrong:
             index, _, place = wrong[0]
             raise LawError(f"stream {place} of users in round {index} is asked for by others, too")

@@ -1,23 +1,47 @@
-"""Where draws come from: the entropy of a run, and how much of a stream reports take."""
+"""Where draws come from: the entropy of a run, who asks for a stream, how much reports take."""
 
 import math
 import os
 import random
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import dataclass, field, fields
+from typing import Any, Self
 
 import numpy as np
 
 from shuffle_sim.arrays import Values
 from shuffle_sim.auditing.conformance import LawError
+from shuffle_sim.roles import Deployment
 from shuffle_sim.sampling.kernels import using
-from shuffle_sim.sampling.randomness import entropy_of
+from shuffle_sim.sampling.randomness import Role, entropy_of
 
 _BYTES = 16  # of entropy
 WORDS = 4
 """Of 64 bits: what is drawn from fewer can be tried out."""
 _SOURCES: tuple[tuple[Any, str], ...] = ((os, "urandom"), (random, "_urandom"))
+
+
+@dataclass(frozen=True)
+class Noted(Deployment):
+    """Notes which streams its roles ask for: round, role and index."""
+
+    asked: list[tuple[int, Role, int]] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, deployment: Deployment) -> Self:
+        """The same, which has noted nothing."""
+        return cls(**{each.name: getattr(deployment, each.name) for each in fields(Deployment)})
+
+    def stream(self, round_index: int, role: Role, index: int) -> np.random.Generator:
+        self.asked.append((round_index, role, index))
+        return super().stream(round_index, role, index)
+
+    @property
+    def again(self) -> list[tuple[int, Role, int]]:
+        """Streams that were asked for more than once."""
+        return [key for key, times in Counter(self.asked).items() if times > 1]
 
 
 def check_entropy() -> None:

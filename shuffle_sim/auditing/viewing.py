@@ -15,6 +15,7 @@ from shuffle_sim.auditing.orders import Tags, WordTags, check_symbols
 from shuffle_sim.auditing.pooling import LONG, check_pools, check_seeds
 from shuffle_sim.auditing.scores import LEVELS, judge
 from shuffle_sim.auditing.sequences import check_lags
+from shuffle_sim.auditing.sources import Noted
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.protocol.base import Datum, RoundSpec
 from shuffle_sim.protocol.randomizer import Randomizer
@@ -72,7 +73,7 @@ class Viewer:
         turned = replace(deployment, entropy=deployment.entropy ^ 1 << 127)
         self._deployment, self._randomizer = deployment.of_shuffler, randomizer
         # Roles stay over all rounds of a run, as in one: what they keep may show.
-        self._deployments = [each.of_shuffler for each in (deployment, turned)]
+        self._deployments = [Noted.of(each.of_shuffler) for each in (deployment, turned)]
         self._runs: dict[int, tuple[int, list[Shuffler]]] = {}
         self._broadcast = spec.broadcast()
 
@@ -80,6 +81,7 @@ class Viewer:
         """The roles of its run; other ones where it goes back to an earlier round."""
         last, roles = self._runs.get(index % 2, (index, []))
         if index <= last:
+            self._deployments[index % 2].asked.clear()
             roles = self._roles(self._deployments[index % 2])
         self._runs[index % 2] = index, roles
         return roles
@@ -95,7 +97,15 @@ class Viewer:
             Frame(Kind.REPORTS, context, place, part.reports, part.tobytes()).tobytes()
             for place, part in enumerate(self._blocks(messages))
         ]
-        return self._read(self._views(self._run(index), round_, batches))
+        return self._read(self._once(index, self._views(self._run(index), round_, batches)))
+
+    def _once(self, index: int, views: list[bytes]) -> list[bytes]:
+        """Views for which no stream was asked for twice: not in another round or role either."""
+        if again := self._deployments[index % 2].again:
+            number, role, place = again[0]
+            what = f"stream {place} of {role.name.lower()} in round {number}"
+            raise LawError(f"{what} is asked for twice")
+        return views
 
     def _blocks(self, messages: Messages) -> Iterator[Messages]:
         """The reports of each block."""
@@ -163,7 +173,8 @@ class OnionViewer(Viewer):
             block = user // self._size
             bundle = sealed[block % len(roles)].seal(each)
             batches[block].append(Frame(Kind.BUNDLE, context, block, 1, bundle).tobytes())
-        view = b"".join(self._views(roles, round_, [b"".join(each) for each in batches]))
+        views = self._views(roles, round_, [b"".join(each) for each in batches])
+        view = b"".join(self._once(index, views))
         found: list[list[int]] = [[] for _ in range(self._randomizer.alphabet.labels)]
         bits = self._randomizer.alphabet.symbol_bits
         for data in split_frames(view):

@@ -3,19 +3,21 @@
 import dataclasses
 import hashlib
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from protocols import L2Ball, Logistic, Problem, ShuffleGD, VectorSum
 from protocols.shuffle.one_shot import CertifiedMinimiser, OneShotAverage
-from shuffle_sim import Privacy
+from shuffle_sim import Privacy, roles
 from shuffle_sim.execution import engine, setup
 from shuffle_sim.protocol.randomizer import Randomizer
 from shuffle_sim.protocol.task import Task
 from shuffle_sim.roles import Shuffler, UserShard, users
 from shuffle_sim.sampling import randomness, shuffling
 from shuffle_sim.sampling.kernels import lanes
+from shuffle_sim.sampling.randomness import Role
 
 
 def quiet_in_runs(patch):
@@ -82,6 +84,12 @@ def orders_of_32_bits(patch):
     patch.setattr(shuffling, "lanes", few)
 
 
+def one_stream_of_two_roles(patch):
+    """Shards route by the draws that permute."""
+    both = SimpleNamespace(ROUTER=Role.SHUFFLER, SHUFFLER=Role.SHUFFLER)
+    patch.setattr(roles.shuffler, "Role", both)
+
+
 def any_form(patch):
     patch.setattr(Task, "demand", lambda self, tree, classes: None)
 
@@ -138,6 +146,7 @@ PLANTED = (
     ("entropy names the run", "unseeded", vector, task_of_entropy),
     ("entropy of the clock", "keys", vector, entropy_of_the_clock),
     ("orders of 32 bits", "order", vector, orders_of_32_bits),
+    ("one stream of two roles", "order", vector, one_stream_of_two_roles),
     ("any form is answered", "agreed", vector, any_form),
     ("any strength is answered", "agreed", vector, any_strength),
     ("half of a distance", "queries", minimisers, half_apart),
