@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 
 from protocols.sums.planned import PlannedSum
 from shuffle_sim import Budget, Privacy, run
-from shuffle_sim.cli.options import parse_number
 from shuffle_sim.data.population import Generated
+from shuffle_sim.errors import parse_number
 from shuffle_sim.privacy.planner import SumSpec
 from shuffle_sim.protocol.encodings import choose
 from shuffle_sim.registry import registered

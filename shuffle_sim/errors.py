@@ -1,8 +1,12 @@
-"""The errors of the simulator: everything it raises on purpose derives from `ShuffleSimError`."""
+"""The errors of the simulator, and the checks of numbers and names that raise them.
+
+Everything it raises on purpose derives from `ShuffleSimError`.
+"""
 
 import math
 import sys
 from collections.abc import Iterable, Mapping
+from decimal import Decimal, InvalidOperation
 from typing import Any, TypeVar
 
 import numpy as np
@@ -186,3 +190,24 @@ def refuse_given(given: Mapping[str, Any], allowed: str) -> None:
 def positive(parameter: str, value: Any) -> float:
     """`value` as a finite float above 0, else ParameterError."""
     return real(parameter, value, 0.0, math.inf, closed=(False, False))
+
+
+_FACTORS = {"k": 3, "M": 6, "G": 9}
+
+
+def parse_number(text: str, kind: type) -> Any:
+    """A number as people write it: 10000, 1e4, 10_000 or 10k; M is 10^6, and G is 10^9.
+
+    Raises:
+        ValueError: it is none, or no whole one where one is asked for.
+    """
+    body, power = (text[:-1], _FACTORS[text[-1]]) if text[-1:] in _FACTORS else (text, 0)
+    try:
+        found = Decimal(body.strip())
+    except InvalidOperation as error:
+        raise ValueError("not a number") from error
+    if kind is float:
+        return float(found) * 10.0**power if power else float(found)
+    if not found.is_finite() or found.adjusted() > 300 or (found := found.scaleb(power)) % 1:
+        raise ValueError("not a whole number")
+    return int(found)

@@ -8,6 +8,7 @@ import numpy as np
 
 from protocols.central.record.output_perturbation import SaddleERM
 from protocols.central.record.sums import CentralSum
+from protocols.comparison.named import STEPS
 from protocols.erm import Grouped
 from protocols.learning.model import GRADIENT
 from protocols.learning.training import Trainer
@@ -18,7 +19,7 @@ from protocols.problems.losses import Linear, Logistic
 from protocols.problems.problem import Problem
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.population import Unit
-from shuffle_sim.errors import ParameterError
+from shuffle_sim.errors import ParameterError, refuse_given
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.registry import registered_kinds
 
@@ -33,7 +34,7 @@ Of all rows: the minimiser of a grid's first phase is next to the border (by its
 
 
 def game_of(
-    name: str, n: int, d: int, privacy: Privacy, *, hardest: bool = False
+    name: str, n: int, d: int, privacy: Privacy, *, hardest: bool = False, **given: Any
 ) -> tuple[Any, Tables]:
     """An algorithm of n rows or persons, and pairs of tables that differ in one of them, by name.
 
@@ -45,11 +46,13 @@ def game_of(
         hardest: with the linear loss where it is taken, which attains the proofs' distances; slopes
             of the logistic loss are half of L where models begin. And with more tables, which are
             hard for one kind of mechanism.
+        given: loss and other attributes of the model, and STEPS, in place of those chosen here.
 
     Raises:
         ParameterError: an unknown name, or what the algorithm refuses.
     """
     if name in _OWN:
+        refuse_given(given, f"left out: {name} has a model of its own")
         return _OWN[name](n, d, privacy, hardest)
     kinds: dict[str, type[Optimiser[Any]]] = registered_kinds("algorithm", Optimiser)
     full = f"{name}-perturbation"
@@ -58,12 +61,13 @@ def game_of(
         known = sorted({*kinds, *_OWN})
         raise ParameterError("mechanism", name, f"one of {', '.join([GRADIENT, *known])}")
     records = _RECORDS if kind is not None and kind.unit is Unit.PERSON else None
-    losses = Linear(), "hinge", "logistic"
+    steps = {key: given.pop(key) for key in STEPS if key in given}
+    every = (given.pop("loss"),) if "loss" in given else (Linear(), "hinge", "logistic")
     refused = None
-    for loss, more in product(losses if hardest else losses[::-1], _MORE):
+    for loss, more in product(every if hardest else every[::-1], _MORE):
         try:
-            trainer = Trainer.of(loss, d, privacy, records=records, **more)
-            made = trainer.central(name, n)
+            trainer = Trainer.of(loss, d, privacy, **{"records": records} | more | given)
+            made = trainer.central(name, n, **steps)
         except ParameterError as why:
             if refused is None or refused.parameter in _ADDED:
                 refused = why

@@ -1,4 +1,4 @@
-"""Protocols by name for n users: a registered sum, or an optimiser of a logistic model."""
+"""Protocols by name for n users: a registered sum, or an optimiser of a linear model."""
 
 import inspect
 from functools import partial
@@ -11,6 +11,9 @@ from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.planner import SumSpec
 from shuffle_sim.protocol.encodings import NOISE_RATIO, at_least, choose, sane, usual_ratio
 from shuffle_sim.registry import registered
+
+STEPS = "hyper", "phases", "rounds", "batch", "eta", "smoothing"
+"""What `Trainer.protocol` takes of the steps of an optimiser."""
 
 
 def encoded_sum(
@@ -95,7 +98,14 @@ def named_sum(name: str, n: int, d: int, privacy: Privacy, **given: Any) -> Any:
 
 
 def named_protocol(name: str, n: int, d: int, privacy: Privacy, **given: Any) -> Any:
-    """The registered sum, or the optimiser of a logistic model of records or of persons.
+    """The registered sum, or the optimiser of a linear model of records or of persons.
+
+    Args:
+        name: as registered.
+        n: users.
+        d: coordinates, parameters, or what else is its size.
+        privacy: of the whole run.
+        given: what a sum takes; of an optimiser what `Trainer.of` takes, and STEPS.
 
     Raises:
         ParameterError: as `named_sum` and `Trainer.protocol`.
@@ -106,4 +116,6 @@ def named_protocol(name: str, n: int, d: int, privacy: Privacy, **given: Any) ->
             raise ParameterError("encoding", given["encoding"], f"left out: {name} has its own")
         return named_sum(name, n, d, privacy, **given)
     records = 1 if getattr(kind, "unit", None) is Unit.PERSON else None
-    return Trainer.of("logistic", d, privacy, records=records, **given).protocol(name, n)
+    steps = {key: given.pop(key) for key in STEPS if key in given}
+    own = {"loss": "logistic", "records": records, "d": d, "privacy": privacy} | given
+    return Trainer.of(**own).protocol(name, n, **steps)

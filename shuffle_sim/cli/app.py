@@ -33,7 +33,6 @@ from shuffle_sim.cli import (
     train,
     train_report,
 )
-from shuffle_sim.cli.options import parse_number
 from shuffle_sim.cli.sum import SumReport, sum_command
 from shuffle_sim.errors import (
     ParameterError,
@@ -41,6 +40,7 @@ from shuffle_sim.errors import (
     ShuffleSimError,
     WeakPrivacyWarning,
     one_of,
+    parse_number,
 )
 from shuffle_sim.execution.budget_report import BudgetReport
 from shuffle_sim.execution.plain import schema_of

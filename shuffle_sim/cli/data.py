@@ -14,7 +14,7 @@ import typer
 from numpy.typing import NDArray
 
 from shuffle_sim.arrays import Floats
-from shuffle_sim.cli.options import DataOptions, LayoutOptions, option, parse_number, same
+from shuffle_sim.cli.options import DataOptions, LayoutOptions, option, same
 from shuffle_sim.cli.show import Output, check_path, console, number, print_table, whole
 from shuffle_sim.data.column_kinds import Category, Date, Named, Number, moment_of
 from shuffle_sim.data.columns import Bounds, Column, Marks
@@ -23,7 +23,7 @@ from shuffle_sim.data.model import load_model
 from shuffle_sim.data.persons import Persons
 from shuffle_sim.data.schema import Declared, Layout, draft, read_schema
 from shuffle_sim.data.tables import Table, bundled, read
-from shuffle_sim.errors import ParameterError
+from shuffle_sim.errors import ParameterError, parse_number
 from shuffle_sim.execution.plain import SIMULATOR_VIEW
 
 

@@ -3,12 +3,11 @@
 A group is a frozen dataclass whose fields are options; a command names groups in its signature. The
 default of a parameter is a group with the defaults of that command. `app.flat` makes options of
 them, so a thing has one name, one type and one help text everywhere. `Execution` is a group, too:
-what few people set of a run has the same names in Python. Numbers are as people write them.
+what few people set of a run has the same names in Python.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any
 
@@ -23,27 +22,6 @@ from shuffle_sim.privacy.guarantee import DELTA, Privacy
 def option(default: Any, text: str, *names: str, **more: Any) -> Any:
     """A field that is an option with this help; by default its name is that of the field."""
     return field(default=default, metadata={"option": typer.Option(*names, help=text, **more)})
-
-
-_FACTORS = {"k": 3, "M": 6, "G": 9}
-
-
-def parse_number(text: str, kind: type) -> Any:
-    """A number as people write it: 10000, 1e4, 10_000 or 10k; M is 10^6, and G is 10^9.
-
-    Raises:
-        ValueError: it is none, or no whole one where one is asked for.
-    """
-    body, power = (text[:-1], _FACTORS[text[-1]]) if text[-1:] in _FACTORS else (text, 0)
-    try:
-        found = Decimal(body.strip())
-    except InvalidOperation as error:
-        raise ValueError("not a number") from error
-    if kind is float:
-        return float(found) * 10.0**power if power else float(found)
-    if not found.is_finite() or found.adjusted() > 300 or (found := found.scaleb(power)) % 1:
-        raise ValueError("not a whole number")
-    return int(found)
 
 
 def same(found: Any, name: str = "") -> Any:
@@ -61,6 +39,17 @@ BOUNDS = "Public bounds low:high of every column, or name=low:high of one; repea
 OBJECTIVE = (
     "What is least: bits or messages, or error. Malicious users may then move a sum much more."
 )
+
+
+class Group:
+    """Options that a command takes as one value."""
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """Those that are not at their defaults, by name."""
+        every: Any = fields(self)  # type: ignore[arg-type]
+        named = {each.name: (getattr(self, each.name), each.default) for each in every}
+        return {name: value for name, (value, default) in named.items() if value != default}
 
 
 @dataclass(frozen=True)
@@ -141,7 +130,7 @@ class PrivacyOptions:
 
 
 @dataclass(frozen=True)
-class SumOptions:
+class SumOptions(Group):
     """How the numbers of a sum become noisy messages."""
 
     noise_ratio: float | None = option(
@@ -162,35 +151,19 @@ class SumOptions:
     )
     honest_fraction: float = same(HONEST)
 
-    @property
-    def given(self) -> dict[str, Any]:
-        """Those that are not at their defaults, by name."""
-        every = ((each.name, getattr(self, each.name), each.default) for each in fields(self))
-        return {name: value for name, value, default in every if value != default}
-
     def encoded(self, n: int, d: int, privacy: Privacy, **how: Any) -> tuple[str, Any]:
         """The name of a sum and the sum, as `encoded_sum` gives them."""
         return encoded_sum(n, d, privacy, **how, **vars(self))
 
 
 @dataclass(frozen=True)
-class ProblemOptions:
-    """What is predicted, by which loss, on whom."""
+class ModelOptions(Group):
+    """The model of an optimiser."""
 
-    label: str | None = option(None, "Column of the file to predict.")
-    positive: list[str] | None = option(
-        None,
-        "Class that becomes +1; all others become -1. Repeatable. Default: the last of two.",
-    )
-    classes: str | None = option(
-        None,
-        "Public classes of the label, separated by commas. With three or more the model has "
-        "several classes.",
-    )
     records: int | None = option(
         None,
-        "With --person: records that a person nominally has. Public. As many count, its first "
-        "ones. Default 1, and 1,024 count.",
+        "Where users are persons: records that a person nominally has. Public. As many count, its "
+        "first ones. Default 1, and 1,024 count.",
     )
     loss: str = option(
         "logistic",
@@ -205,11 +178,45 @@ class ProblemOptions:
     norm_bound: float | None = option(
         None, "Longer gradients are clipped to it. Default: the loss's own bound."
     )
+
+
+@dataclass(frozen=True)
+class ProblemOptions(ModelOptions):
+    """What is predicted, by which loss, on whom."""
+
+    label: str | None = option(None, "Column of the file to predict.")
+    positive: list[str] | None = option(
+        None,
+        "Class that becomes +1; all others become -1. Repeatable. Default: the last of two.",
+    )
+    classes: str | None = option(
+        None,
+        "Public classes of the label, separated by commas. With three or more the model has "
+        "several classes.",
+    )
     test_fraction: float = option(0.2, "Fraction of people that are held out and never asked.")
 
 
 @dataclass(frozen=True)
-class OptimiserOptions:
+class StepOptions(Group):
+    """The steps of an optimiser."""
+
+    hyper: str | None = option(
+        None, "How steps are chosen: calibrated or paper; default calibrated."
+    )
+    rounds: int | None = option(None, "Rounds, where there are several; by default chosen.")
+    batch: int | None = option(
+        None, "Users in a round of a sequential protocol; by default chosen."
+    )
+    eta: float | None = option(None, "Step size; by default chosen.")
+    smoothing: float | None = option(None, "Smoothness of the Moreau envelope; by default chosen.")
+    phases: int | None = option(
+        None, "Phases over disjoint users, with --ridge; 0: their number is chosen."
+    )
+
+
+@dataclass(frozen=True)
+class OptimiserOptions(StepOptions):
     """Who trains, and how."""
 
     protocol: str | None = option(
@@ -236,23 +243,11 @@ class OptimiserOptions:
     adversarial_radius: float | None = option(
         None, "With --mechanism adversarial-erm: l2 norm that features may move by; default 0.1."
     )
-    hyper: str | None = option(
-        None, "How steps are chosen: calibrated or paper; default calibrated."
-    )
     choose: str | None = option(
         None,
         "Parameters: practice (tuned on synthetic data, no proven bound) or bound (the smallest "
         "proven bound); default practice, but bound with --compare, --phases, --moment, --hyper "
         "paper and a curator.",
-    )
-    rounds: int | None = option(None, "Rounds, where there are several; by default chosen.")
-    batch: int | None = option(
-        None, "Users in a round of a sequential protocol; by default chosen."
-    )
-    eta: float | None = option(None, "Step size; by default chosen.")
-    smoothing: float | None = option(None, "Smoothness of the Moreau envelope; by default chosen.")
-    phases: int | None = option(
-        None, "Phases over disjoint users, with --ridge; 0: their number is chosen."
     )
     select: list[str] | None = option(
         None,

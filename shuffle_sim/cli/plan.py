@@ -22,11 +22,10 @@ from shuffle_sim.cli.options import (
     PrivacyOptions,
     SumOptions,
     option,
-    parse_number,
     same,
 )
 from shuffle_sim.data.population import Unit
-from shuffle_sim.errors import ParameterError, real
+from shuffle_sim.errors import ParameterError, parse_number, real
 from shuffle_sim.execution.budget import Budget
 from shuffle_sim.execution.people_plan import DROPPED, MALICIOUS, Horizon, PeoplePlan
 from shuffle_sim.privacy.accountant import ShuffleAccountant

@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from protocols.comparison.games import game_of
-from protocols.comparison.named import named_protocol, named_sum
-from protocols.learning.training import Trainer
+from protocols.comparison.named import named_protocol
+from protocols.shuffle.optimiser import FirstOrder
 from protocols.sums.planned import PlannedSum
 from shuffle_sim.attacks.catalogue import attacks
 from shuffle_sim.cli import show
 from shuffle_sim.cli.options import (
     ATTACK,
     Hosting,
-    OptimiserOptions,
+    ModelOptions,
     PrivacyOptions,
     Size,
+    StepOptions,
     SumOptions,
     left_out,
     option,
@@ -29,7 +30,6 @@ from shuffle_sim.errors import ParameterError, refuse_given
 from shuffle_sim.execution.forecast import Forecast, PaperBits, forecast
 from shuffle_sim.execution.options import SEALING_SECONDS, Execution
 from shuffle_sim.privacy.bounds.paper import PrintedCost
-from shuffle_sim.privacy.guarantee import Privacy
 
 if TYPE_CHECKING:
     from shuffle_sim.auditing.audit import AuditReport
@@ -67,12 +67,11 @@ def cost_command(
     privacy: PrivacyOptions,
     noise: SumOptions,
     output: show.Output,
-    rounds: int | None = same(OptimiserOptions, "rounds"),
-    batch: int | None = same(OptimiserOptions, "batch"),
+    model: ModelOptions,
+    steps: StepOptions,
     protocol: str | None = option(
         None, "Name of a sum or of an optimiser; default: the sum of the fewest bits."
     ),
-    loss: str | None = option(None, "Loss of the model, of an optimiser; default logistic."),
     security: str = same(Hosting, "security"),
 ) -> None:
     """Show what a protocol costs in communication: per user, per round, and hop by hop.
@@ -82,22 +81,17 @@ def cost_command(
     Example: shuffle-sim cost --n 100000 --d 10 --protocol shuffle-sgd --loss hinge
     """
     n, d, budget = users.users, users.dimensions, privacy.budget
-    trainer = Trainer.of(loss or "logistic", d, budget, **vars(noise))
-    asked: dict[str, Any] = {"rounds": rounds, "batch": batch}
-    made: Any = None
-    name, printed, refused = protocol or "", None, ""
+    asked, made, name, printed, refused = model.given | steps.given, None, protocol or "", None, ""
     if protocol is None:
-        left_out({"loss": loss, **asked}, "a sum")
+        left_out(asked, "a sum")
         name, made = noise.encoded(n, d, budget)
-    elif protocol in trainer.optimisers():
-        made = trainer.protocol(protocol, n, **asked)
-        try:
-            printed = made.printed_cost(n=n, d=d, privacy=budget)
-        except ParameterError as error:
-            refused = str(error)
     else:
-        more = {key: each for key, each in {"loss": loss, **asked}.items() if each is not None}
-        made = named_sum(protocol, n, d, budget, **noise.given, **more)
+        made = named_protocol(protocol, n, d, budget, **noise.given, **asked)
+        if isinstance(made, FirstOrder):
+            try:
+                printed = made.printed_cost(n=n, d=d, privacy=budget)
+            except ParameterError as error:
+                refused = str(error)
     found = forecast(made, security=security)
     paper = PaperBits.of(made, found, d, budget)
     wire = {hop.name: hop.wire for hop in found.hops}
@@ -183,6 +177,8 @@ class CuratorSummary:
 def audit_command(
     privacy: PrivacyOptions,
     noise: SumOptions,
+    model: ModelOptions,
+    steps: StepOptions,
     output: show.Output,
     execution: Execution,
     hosting: Hosting,
@@ -216,25 +212,29 @@ def audit_command(
     Example: shuffle-sim audit --n 1000 --d 3 --epsilon 1 --delta 1e-6 --verbose
 
     Example: shuffle-sim audit --protocol carry-vector-sum --runtime processes --workers 2
+
+    Example: shuffle-sim audit --protocol shuffle-sgd --n 300 --d 3 --loss huber --rounds 5
     """
     n, d, budget = users.users, users.dimensions, privacy.budget
     options: dict[str, Any] = {"repeats": repeats, "thorough": thorough, "seed": hosting.seed}
     options |= {"runtime": hosting.runtime, "workers": workers, "execution": execution}
     asked: dict[str, Any] = {"fidelity": hosting.fidelity, "shuffler_shards": shards}
+    of_model = model.given | steps.given
     if mechanism is not None:
         given = {"protocol": protocol, **noise.given, **asked, "attack": attack or None}
         given["security"] = None if hosting.security == "none" else hosting.security
         refuse_given(given, "left out with --mechanism: a curator's release")
-        curator = _curator(mechanism, n, d, budget, options)
+        curator = _curator((mechanism, n, d, budget), of_model, options)
         output.present(curator, _print_curator)
         _leave(curator.passed, curator.complete or allow_unchecked)
         return
     from shuffle_sim.auditing.audit import audit
 
     if protocol is None:
+        left_out(of_model, "a sum")
         made = noise.encoded(n, d, budget, ratio=_NOISE_RATIO)[1]
     else:
-        made = named_protocol(protocol, n, d, budget, **noise.given)
+        made = named_protocol(protocol, n, d, budget, **noise.given, **of_model)
     with Bar("auditing", 1) as bar:
         report = audit(
             made,
@@ -261,17 +261,17 @@ def _leave(passed: bool, complete: bool) -> None:
 
 
 def _curator(
-    mechanism: str, n: int, d: int, privacy: Privacy, options: dict[str, Any]
+    asked: tuple[Any, ...], own: dict[str, Any], options: dict[str, Any]
 ) -> CuratorSummary:
     """The game on tables that are hard to hide."""
     from shuffle_sim.auditing.central import audit_central
 
-    made, tables = game_of(mechanism, n, d, privacy, hardest=options["thorough"])
+    made, tables = game_of(*asked, hardest=options["thorough"], **own)
     found = {}
     with Bar("auditing", len(tables)) as bar:
         for place, (name, pair) in enumerate(tables.items()):
             bar.step(place, f"tables {name}")
-            found[name] = audit_central(made, *pair, privacy=privacy, **options)
+            found[name] = audit_central(made, *pair, privacy=asked[-1], **options)
     passed = all(each.passed for each in found.values())
     complete = all(each.complete for each in found.values())
     return CuratorSummary(passed, complete, type(made).__name__, found)
@@ -317,12 +317,13 @@ def _print_audit(summary: AuditSummary) -> None:
     show.print_table(
         ("check", ""), ((each.name, _verdict(each)) for each in report.checks), texts=2
     )
-    bounds = f"theorem {report.theorem:.5f}"
-    bounds += "" if math.isnan(report.exact) else f" >= exact {report.exact:.5f} (worst found)"
-    if math.isnan(report.empirical):
-        how = "No lower bound was measured."
-    else:
+    bounds, exact = f"theorem {report.theorem:.5f}", f"exact {report.exact:.5f} (worst found)"
+    short = report.exact < report.empirical  # the run has more rounds, or its canary moves in more
+    bounds += "" if short or math.isnan(report.exact) else f" >= {exact}"
+    how = "No lower bound was measured."
+    if not math.isnan(report.empirical):
         bounds += f" >= empirical {report.empirical:.4f}"
+        bounds += f"; of one round and coordinate {exact}" if short else ""
         how = (
             "The empirical value is a lower bound at confidence 0.9999 from canaries in whole "
             "runs: a Gaussian estimate where noise is nearly Gaussian, exact odds where they are "

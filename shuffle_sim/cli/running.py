@@ -25,13 +25,12 @@ from shuffle_sim.cli.options import (
     PrivacyOptions,
     left_out,
     option,
-    parse_number,
     same,
 )
 from shuffle_sim.data.files import check_name, opened
 from shuffle_sim.data.population import Population
 from shuffle_sim.data.tables import Table
-from shuffle_sim.errors import ParameterError, positive, refuse_given
+from shuffle_sim.errors import ParameterError, parse_number, positive, refuse_given
 from shuffle_sim.execution.budget import Budget, Report
 from shuffle_sim.execution.budget_report import BudgetReport
 from shuffle_sim.execution.engine import run

@@ -8,13 +8,16 @@ import numpy as np
 import pytest
 from commands import command, installed
 
-from protocols import VectorSum
+from protocols import Hinge, VectorSum
+from protocols.comparison.games import game_of
 from protocols.comparison.named import named_protocol
 from protocols.shuffle.optimiser import FirstOrder
 from protocols.sums import OneRoundSum
 from shuffle_sim import ParameterError, Privacy, amplify, run
+from shuffle_sim.auditing.audit import AuditReport
 from shuffle_sim.auditing.checks import Checks
 from shuffle_sim.auditing.plan import Check
+from shuffle_sim.cli.app import app
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.errors import RoundAbortedError
 from shuffle_sim.privacy.bounds.gaussian import mu_of
@@ -153,10 +156,7 @@ def test_audit_passes_and_says_so_in_json():
 
 
 def test_audit_of_a_defect_ends_with_exit_code_1(monkeypatch, capsys):
-    import shuffle_sim.auditing.audit
-    from shuffle_sim.cli.app import app
-
-    failed = shuffle_sim.auditing.audit.AuditReport(
+    failed = AuditReport(
         1.0,
         0.9,
         0.95,
@@ -164,9 +164,39 @@ def test_audit_of_a_defect_ends_with_exit_code_1(monkeypatch, capsys):
         1000,
         (Check("order", False, "0.95 > 0.9"),),
     )
-    monkeypatch.setattr(shuffle_sim.auditing.audit, "audit", lambda *_, **__: failed)
+    monkeypatch.setattr("shuffle_sim.auditing.audit.audit", lambda *_, **__: failed)
     assert app(["audit", "--n", "100"], standalone_mode=False) == 1
     assert "FAILED" in capsys.readouterr().out
+
+
+def test_the_optimiser_that_is_asked_for_is_audited(monkeypatch, capsys):
+    """Its loss, its ridge and its rounds; what a sum has no use for is refused."""
+    seen = []
+
+    def audited(made, *_, **__):
+        seen.append(made)
+        return AuditReport(1.0, 0.5, 0.9, 1e-6, 1000, (Check("order", True),))
+
+    monkeypatch.setattr("shuffle_sim.auditing.audit.audit", audited)
+    asked = ["audit", "--protocol", "user-level-gd", "--n", "80", "--d", "3", "--records", "4"]
+    asked += ["--loss", "huber", "--threshold", "0.3", "--ridge", "0.1", "--rounds", "7"]
+    app(asked, standalone_mode=False)
+    problem = seen[0].problem
+    assert (problem.loss.threshold, problem.ridge, problem.records) == (0.3, 0.1, 4)
+    assert seen[0].rounds == 7
+    # An exact epsilon of one round is below a run's: it is not said to be above.
+    shown = capsys.readouterr().out
+    assert "theorem 1.00000 >= empirical 0.9000" in shown
+    assert "of one round and coordinate exact 0.50000" in " ".join(shown.split())
+    for options in (["--loss", "hinge"], ["--protocol", "vector-sum", "--ridge", "1"]):
+        refused = command("audit", "--d", "2", *options)
+        assert refused.returncode == 2
+        assert "left out" in refused.stderr
+    made, _ = game_of("gradient", 40, 2, Privacy(1.0, 1e-6), loss="hinge", rounds=5)
+    assert isinstance(made.optimiser.problem.loss, Hinge)
+    assert made.optimiser.rounds == 5
+    with pytest.raises(ParameterError, match="left out"):
+        game_of("central-sum", 40, 2, Privacy(1.0), loss="hinge")
 
 
 class AsksTwice(VectorSum):

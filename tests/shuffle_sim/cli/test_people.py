@@ -12,8 +12,7 @@ from typer.testing import CliRunner
 from protocols import CarryScalarSum
 from shuffle_sim import Budget, Privacy, run
 from shuffle_sim.cli.app import _COMMANDS, app, flat
-from shuffle_sim.cli.options import parse_number
-from shuffle_sim.errors import ParameterError
+from shuffle_sim.errors import ParameterError, parse_number
 from shuffle_sim.execution.people_plan import PeoplePlan
 from shuffle_sim.privacy.accountant import ShuffleAccountant
 from shuffle_sim.privacy.planner import SumSpec
