@@ -155,10 +155,12 @@ class RunningTotals(Protocol[Totals]):
         """
         return self.sums[self.span(day).bit_length() - 1]
 
-    def standard_error(self, day: int) -> float:
-        """Predicted standard deviation of each coordinate of the total until a day."""
-        sums = [self.sum_of(each).standard_error for each in self._path(day)]
-        return math.hypot(*sums)
+    @property
+    def standard_error(self) -> Floats:
+        """Predicted standard deviation of each coordinate of the total until each day, (days,)."""
+        errors = {each: self.sum_of(each).standard_error for each in range(1, self.rounds + 1)}
+        paths = map(self._path, errors)
+        return np.array([math.hypot(*(errors[each] for each in path)) for path in paths])
 
     def _path(self, day: int) -> Iterator[int]:
         """The days whose sums make the total until a day: one for each one of its binary."""

@@ -1,5 +1,6 @@
 """Whole runs of what is audited, with the options that are asked for."""
 
+from contextlib import suppress
 from copy import copy, deepcopy
 from dataclasses import replace
 from functools import cached_property
@@ -11,7 +12,7 @@ import numpy as np
 from shuffle_sim.auditing.bench import of_categories
 from shuffle_sim.auditing.conformance import LawError
 from shuffle_sim.auditing.sealed import check_runs, check_sealing
-from shuffle_sim.auditing.stated import check_rounds
+from shuffle_sim.auditing.stated import check_beside, check_rounds
 from shuffle_sim.auditing.watching import (
     Reference,
     Watched,
@@ -20,7 +21,7 @@ from shuffle_sim.auditing.watching import (
     rows_for,
 )
 from shuffle_sim.data.persons import population_for
-from shuffle_sim.data.population import Population
+from shuffle_sim.data.population import InMemory, Population
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.execution.engine import run
 from shuffle_sim.execution.options import Execution
@@ -39,6 +40,7 @@ from shuffle_sim.wire.frames import Kind
 _WORK = 2e7  # values of all rounds of a run that is made several times
 _SURE = 30  # bits of chance: what agrees in so many was not drawn anew
 _DRAWN_FROM = 24  # users whose reports are drawn where no law says how often they agree
+_OUT = 10.0  # times the rows
 _MANY = 40  # tallies that two runs do not share all of
 
 
@@ -166,6 +168,7 @@ class AskedRuns:
                 kind, index, *_ = key
                 raise LawError(f"round {index}: a {kind.name.lower()} frame that no role sends")
         self._replay(found, seen)
+        self._beside(found, seed)
 
     def _replay(self, found: Any, seen: Watched) -> None:
         """The result is that of the views alone."""
@@ -181,7 +184,20 @@ class AskedRuns:
         if fingerprint(protocol.result(state)) != fingerprint(found.value):
             raise LawError("the result does not follow from the views")
 
-    def _run(self, seed: int | None = None, host: Any = None, **more: Any) -> tuple[Any, Watched]:
+    def _beside(self, found: Any, seed: int) -> None:
+        """What a result tells beside its value is that of a run on rows far out."""
+        population, views = self.population(), self.spec.randomizer.view
+        if not isinstance(population, InMemory) or population.array.dtype == object:
+            return
+        rows = population.array
+        # Categories stay what they are: all users hold the first one's.
+        moved = np.repeat(rows[:1], len(rows), axis=0) if views != "sums" else rows * _OUT
+        with suppress(ParameterError):  # such rows are refused
+            check_beside(found, self._run(seed, data=moved)[0])
+
+    def _run(
+        self, seed: int | None = None, host: Any = None, data: Any = None, **more: Any
+    ) -> tuple[Any, Watched]:
         seen = Watched()
         execution = replace(self.execution, on_round=seen.round)
         runtime = self.runtime if host is None else host
@@ -190,6 +206,6 @@ class AskedRuns:
         made = runtime if isinstance(runtime, Runtime) else registered("runtime", runtime)()
         seen.watch(made)
         given = {"runtime": made, "seed": seed, "execution": execution, **self.options, **more}
-        found = run(copy(self.protocol), self.data, **given)
+        found = run(copy(self.protocol), self.data if data is None else data, **given)
         check_rounds(found, self.protocol)
         return found, seen

@@ -34,7 +34,7 @@ from shuffle_sim.auditing.release_law import (
 )
 from shuffle_sim.auditing.resuming import check_resumed
 from shuffle_sim.auditing.sequences import check_lags
-from shuffle_sim.auditing.stated import check_charged
+from shuffle_sim.auditing.stated import check_beside, check_charged
 from shuffle_sim.data.persons import population_for
 from shuffle_sim.data.population import Population
 from shuffle_sim.errors import ParameterError
@@ -128,8 +128,9 @@ class Runs:
             if place > 1 and time.perf_counter() - began > self._seconds / 2:
                 break
             with suppress(ParameterError):  # rows that are not allowed are not looked at
-                seen, called, _ = self._run(population)
+                seen, called, result = self._run(population)
                 check_called(seen, called, population)
+                check_beside(self.results[0], result)
                 begun += [each.begins for each in called]
         generator = getattr(self._options.get("execution"), "generator", GENERATORS[0])
         if generator == GENERATORS[0]:  # another takes no seed

@@ -15,6 +15,7 @@ from shuffle_sim.protocol.release import CentralAlgorithm
 
 _BORDER, _COHORTS = 8, 8  # random rows of the size of the first one; releases with a changed row
 _LONGER = 1.001, 1.2, 1.5, 4.0, 1e3  # times a row, or its features
+_ODD = np.nan, -np.inf
 _RAGGED = 1, 8, 64  # records of a person
 
 
@@ -41,6 +42,7 @@ def neighbours(
     longer = [far * rows[1] for far in _LONGER]
     # Rows of classes are refused with another label: there the features alone are longer.
     labelled = [each for row in rows for each in _of_label(row)]
+    odd = [np.full_like(rows[0], each) for each in _ODD]
     changed = [place, 0, len(first) // 2, len(first) - 1, *sorted(starts)[:_COHORTS]]
     for other in dict.fromkeys(changed):
         for row, many in product(rows, _RAGGED if unit is Unit.PERSON else ()):
@@ -48,7 +50,7 @@ def neighbours(
             ragged[:] = [*first]
             ragged[other] = np.resize(row, (many, row.shape[-1]))
             yield other, population_for(unit, ragged, most)
-        for row in (*rows, -rows[0], 0 * rows[0], *longer, *labelled, *border, *first[:2]):
+        for row in (*rows, *odd, -rows[0], 0 * rows[0], *longer, *labelled, *border, *first[:2]):
             table = first.copy()
             table[other] = row
             try:
@@ -65,5 +67,5 @@ def _of_label(row: Floats) -> list[Floats]:
     if row.shape[-1] < 2:
         return []
     features, label = row[..., :-1], row[..., -1:]
-    labels = label, -label
-    return [np.concatenate([far * features, y], axis=-1) for far in _LONGER for y in labels]
+    far = [each * features for each in _LONGER] + [np.full_like(features, each) for each in _ODD]
+    return [np.concatenate([each, y], axis=-1) for each in far for y in (label, -label)]

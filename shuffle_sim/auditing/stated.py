@@ -17,6 +17,7 @@ from shuffle_sim.auditing.empirical import Seen, sampled
 from shuffle_sim.auditing.evidence import spared
 from shuffle_sim.auditing.plan import Check, CheckStep, Planned, UncheckedError
 from shuffle_sim.auditing.scores import summed
+from shuffle_sim.execution.plain import plain
 from shuffle_sim.execution.result import Result
 from shuffle_sim.privacy.accountant import ShuffleAccountant
 from shuffle_sim.privacy.events import GaussianEvent, PrivacyEvent
@@ -30,6 +31,7 @@ from shuffle_sim.protocol.task import walked
 HONEST = 60
 """Users, at most, in the comparison of an event's law with the randomizer's."""
 _LEVELS = 0.1, 0.3, 0.5, 0.7, 0.9  # quantiles of odds
+_BESIDE = "privacy", "promised", "reports", "standard_error", "sensitivity"
 _CURVE = 1e-6  # of delta, by roundings of a curve and its inverse
 _DELTAS = (1e-2, 1e-4)  # of it: where Fourier transforms keep their digits
 ORDERED = Planned(
@@ -194,7 +196,10 @@ def worst_of(charges: tuple[Charge, ...], delta: float) -> float:
         for event, count in history:
             accountant.compose(event, count)
         epsilon = accountant.get_epsilon(delta)
-        curves = accountant.get_delta, partial(gaussian_delta, history)
+        curves: list[Any] = [partial(gaussian_delta, history)]
+        if len({type(event) for event, _ in history}) == 1:
+            # Of several kinds both curves are proven, by other shares: no inverse of each other.
+            curves.append(accountant.get_delta)
         for left in (curve(epsilon) for curve in curves if math.isfinite(epsilon)):
             if left > delta * (1 + _CURVE):
                 raise LawError(f"at epsilon {epsilon:.6g} delta is {left:.3g}, stated {delta:.3g}")
@@ -253,6 +258,19 @@ def _hockey(p: Floats, q: Floats, delta: float) -> float:
         over = float(np.maximum(p - np.exp(middle) * q, 0.0).sum())
         low, high = (low, middle) if over <= delta else (middle, high)
     return high
+
+
+def check_beside(found: Result, other: Result) -> None:
+    """Two runs on different rows tell the same beside their values, where they have as many rounds.
+
+    Raises:
+        LawError: what is shown of a result follows from rows.
+    """
+    if found.rounds != other.rounds:
+        return  # as views may decide
+    for name in _BESIDE:
+        if plain(getattr(found, name)) != plain(getattr(other, name)):
+            raise LawError(f"the {name} of a result are not the same on other rows")
 
 
 def ordered(

@@ -110,8 +110,9 @@ class Result:
         ledger: every release, with its cohort.
         security: none, transport or onion.
         trust: who must be trusted.
-        standard_error: predicted standard deviation of each number of the value, where the
-            algorithm states one and all who were asked sent honest reports; else None.
+        standard_error: predicted standard deviation of each number of the value, or of each entry's
+            numbers, where the algorithm states one and all who were asked sent honest reports; else
+            None.
         sensitivity: of a sum, l2 distance of two users' data at most; else None.
     """
 
@@ -163,7 +164,8 @@ class Result:
         costs, reports = self.costs, self.reports
         error = {}
         if self.standard_error is not None:
-            error["standard error"] = f"{self.standard_error:.4g}"
+            up_to = "up to " if np.size(self.standard_error) > 1 else ""
+            error["standard error"] = f"{up_to}{np.max(self.standard_error):.4g}"
         if self.best_ratio is not None:
             error["noise"] = f"{self.best_ratio[0]:.4g} x central {self.best_ratio[1]}, the best"
         lost = reports.asked - reports.accepted

@@ -11,7 +11,7 @@ import numpy as np
 from protocols import L2Ball, Logistic, Problem, ShuffleGD, VectorSum
 from protocols.shuffle.one_shot import CertifiedMinimiser, OneShotAverage
 from shuffle_sim import Privacy, roles
-from shuffle_sim.execution import engine, setup
+from shuffle_sim.execution import engine, plain, setup
 from shuffle_sim.protocol.randomizer import Randomizer
 from shuffle_sim.protocol.task import Task
 from shuffle_sim.roles import Shuffler, UserShard, users
@@ -117,6 +117,25 @@ def minimisers() -> Any:
     )
 
 
+def clipped_in_public(patch):
+    """How many users were clipped is shown as if it were private."""
+    patch.setattr(plain, "_MARK", "nothing is marked so")
+
+
+class SpreadOfRows(VectorSum):
+    """Its standard error is that of rows."""
+
+    def check(self, rows: Any) -> None:
+        super().check(rows)
+        self._spread = float(rows.std())
+
+    standard_error = property(lambda self: getattr(self, "_spread", 1.0))
+
+
+def spread() -> Any:
+    return SpreadOfRows(n=400, d=3, g=4, b=12)
+
+
 class StartsAtTheMean(ShuffleGD):
     """Where it begins follows from the rows that are checked."""
 
@@ -150,5 +169,7 @@ PLANTED = (
     ("any form is answered", "agreed", vector, any_form),
     ("any strength is answered", "agreed", vector, any_strength),
     ("half of a distance", "queries", minimisers, half_apart),
+    ("clips in public", "hosted", vector, clipped_in_public),
+    ("a standard error of rows", "hosted", spread, None),
     ("a start at the mean", "hosted", warm, None),
 )

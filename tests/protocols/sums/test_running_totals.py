@@ -55,7 +55,7 @@ def test_the_noise_is_the_one_stated(fidelity):
     assert 0.35 < (scaled**2).mean() < 2.1
     assert (9 * scaled**2).mean() > 2.1  # the control: three times the noise
     path = [made.sum_of(day).standard_error ** 2 for day in (32, 48, 56, 60, 62, 63)]
-    assert made.standard_error(63) == pytest.approx(np.sqrt(np.sum(path)))
+    assert made.standard_error[62] == pytest.approx(np.sqrt(np.sum(path)))
 
 
 @pytest.mark.full
@@ -64,7 +64,7 @@ def test_a_year_is_nearer_than_daily_sums():
     made = RunningTotals.calibrated(n=1000, rounds=365, privacy=ASKED)
     daily = CarryVectorSum.calibrated(n=1000, d=1, privacy=ASKED, norm_bound=0.5, noise_ratio=1.05)
     assert made.epsilon <= 1.0
-    assert max(made.standard_error(day) for day in range(1, 366)) < 40
+    assert made.standard_error.max() < 40
     assert daily.standard_error * np.sqrt(365) > 80
 
 
@@ -73,7 +73,7 @@ def test_vectors_and_a_runtime_with_processes():
     data = np.random.default_rng(4).uniform(-1, 1, (3 * N, 2))
     found = run(made, data, seed=5)
     assert found.value.shape == (3, 2)
-    assert np.abs(found.value - until(data)).max() < 6 * made.standard_error(3)
+    assert np.abs(found.value - until(data)).max() < 6 * made.standard_error[2]
     other = run(made, data, seed=5, runtime="processes", workers=2)
     assert np.array_equal(found.value, other.value)
 
@@ -111,7 +111,7 @@ def test_day_by_day_within_a_budget(tmp_path):
         totals[day] = totals[day - WEEK.span(day)] + found.value
     assert budget.spent.epsilon == WEEK.epsilon
     off = np.array([totals[day] for day in range(1, 8)]) - until(DATA)
-    errors = np.array([WEEK.standard_error(day) for day in range(1, 8)])
+    errors = WEEK.standard_error
     assert np.abs(off / errors).max() < 6
     with pytest.raises(ParameterError, match="reported before"):
         run(WEEK.sum_of(7), DATA[-N:], budget=budget.report("day 7", first=6 * N))

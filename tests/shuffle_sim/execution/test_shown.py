@@ -4,9 +4,11 @@ import json
 
 import numpy as np
 import pytest
+from mutants import clean
 
 from protocols import CarryVectorSum
 from shuffle_sim import Privacy, run
+from shuffle_sim.auditing.asked import Asked
 from shuffle_sim.privacy.bounds.central import best
 from shuffle_sim.protocol.adversary import Dropout
 
@@ -79,3 +81,18 @@ def test_plans_and_comparisons_are_tables():
     assert page.count("<tr>") == len(found) + 1
     assert all(each.name in page for each in found)
     assert "nan" not in page
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", [*clean.PROTOCOLS, *clean.CURATED])
+def test_what_every_algorithm_gives_can_be_shown(name):
+    """As a line, a table and JSON."""
+    if name in clean.CURATED:
+        made, rows, _ = clean.CURATED[name]()
+    else:
+        made = clean.PROTOCOLS[name]()
+        rows = Asked(made, None, {}, 7).data
+    result = run(made, rows, seed=1)
+    assert len(repr(result)) < 500
+    assert "privacy" in result._repr_html_()
+    json.dumps(result.to_dict())
