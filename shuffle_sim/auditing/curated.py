@@ -20,7 +20,7 @@ from shuffle_sim.auditing.calls import Answered, Called, Notes, check_called, va
 from shuffle_sim.auditing.conformance import LawError, naming
 from shuffle_sim.auditing.following import check_followed
 from shuffle_sim.auditing.mechanism_law import check_mechanism
-from shuffle_sim.auditing.neighbours import neighbours
+from shuffle_sim.auditing.neighbours import diverse, neighbours
 from shuffle_sim.auditing.plan import UncheckedError
 from shuffle_sim.auditing.release_law import (
     DIGITS,
@@ -186,6 +186,7 @@ class Runs:
             LawError: naming the release.
             UncheckedError: a norm in which distances are not computed.
         """
+        self._diverse()
         base, began, known = self._population(self._first), time.process_time(), True
         answered = [(place, each) for found in self.runs[:4] for place, each in enumerate(found)]
         if len(answered) > _STATES:
@@ -206,6 +207,19 @@ class Runs:
                     return
         if not known:
             raise UncheckedError("a distance of functions, whose norm is not computed")
+
+    def _diverse(self) -> None:
+        """Values of some releases on tables of many kinds of rows, and on their neighbours."""
+        began, found = time.process_time(), self.runs[0]
+        releases = [found[place].release for place in sorted({0, len(found) // 2, len(found) - 1})]
+        for base, others in diverse(self._algorithm, self._first, self._second):
+            for place, release in enumerate(releases):
+                value = value_of(release, base)
+                for other in others:
+                    with naming(f"release {place} on rows of many kinds"):
+                        check_distance(release, value, value_of(release, other))
+                if time.process_time() - began > self._seconds:
+                    return
 
     def noise(self, alarm: float) -> None:
         """The noise of all releases of all runs: no draw comes again, and none tells of another.

@@ -1,6 +1,11 @@
-"""Tables of a curator that differ in one row, or person: on the border, beyond it, and far out."""
+"""Tables of a curator that differ in one row, or person: on the border, beyond it, and far out.
+
+Most rows of a table are alike in some, and of many kinds in others: what a statistic takes from
+other rows, such as a middle or a quantile, shows where these are not alike.
+"""
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from copy import deepcopy
 from itertools import product
 from typing import Any
@@ -16,6 +21,7 @@ from shuffle_sim.protocol.release import CentralAlgorithm
 _BORDER, _COHORTS = 8, 8  # random rows of the size of the first one; releases with a changed row
 _LONGER = 1.001, 1.2, 1.5, 4.0, 1e3  # times a row, or its features
 _ODD = np.nan, -np.inf
+_SPANS = 1.0, 0.0999  # so that the longest rows are ten times as long, and no longer
 _RAGGED = 1, 8, 64  # records of a person
 
 
@@ -51,15 +57,9 @@ def neighbours(
             ragged[other] = np.resize(row, (many, row.shape[-1]))
             yield other, population_for(unit, ragged, most)
         for row in (*rows, *odd, -rows[0], 0 * rows[0], *longer, *labelled, *border, *first[:2]):
-            table = first.copy()
-            table[other] = row
-            try:
-                population = population_for(unit, table, most)
-                if isinstance(population, InMemory):
-                    algorithm.check(population.array)
-            except ShuffleSimError:
-                continue
-            yield other, population
+            population = _taken(algorithm, _changed(first, other, row))
+            if population is not None:
+                yield other, population
 
 
 def _of_label(row: Floats) -> list[Floats]:
@@ -69,3 +69,106 @@ def _of_label(row: Floats) -> list[Floats]:
     features, label = row[..., :-1], row[..., -1:]
     far = [each * features for each in _LONGER] + [np.full_like(features, each) for each in _ODD]
     return [np.concatenate([each, y], axis=-1) for each in far for y in (label, -label)]
+
+
+def diverse(
+    algorithm: CentralAlgorithm[Any], first: Floats, second: Floats
+) -> Iterator[tuple[Population, list[Population]]]:
+    """Tables of many kinds of rows, and with each some that differ from it in one row.
+
+    Lengths of two decades; few long rows beside short ones; nearly as many of one row as of
+    another; rows that are not finite. All within the length of the first table's, too.
+
+    Args:
+        algorithm: whose rows they are; those that it refuses are left out.
+        first: rows, or persons with as many records each.
+        second: rows of which one differs.
+    """
+    algorithm, rng, n = deepcopy(algorithm), np.random.default_rng([len(first), 2]), len(first)
+    place = int(np.argmax((first != second).reshape(n, -1).any(axis=1)))
+    size = float(np.linalg.norm(first[place].reshape(-1, first.shape[-1])[0]))
+    for kind, far, kept in product(_KINDS, _SPANS, range(min(3, first.shape[-1]))):
+        # What stays as it is: nothing, a label, a label and a group.
+        split = first.shape[-1] - kept
+        base = np.where(rng.random(n) < 0.5, 0, 1).reshape(-1, *[1] * (first.ndim - 1))
+        base = np.where(base == 0, first[place], second[place])
+        base[..., :split] = far * size * kind(rng, base[..., :split].shape)
+        changed = int(rng.integers(n)) if n > 2 else 0
+        others = [base[changed - 1], -base[changed], 1e3 * base[changed], 0 * base[changed]]
+        others += [_with(row[..., :split], base[changed]) for row in (*others, first[place])]
+        label = base[changed].copy()
+        label[..., split : split + 1] *= -1
+        found = [base, *(_changed(base, changed, row) for row in (*others, label))]
+        taken = [each for table in found if (each := _taken(algorithm, table)) is not None]
+        whole = _taken(algorithm, base)
+        if whole is not None and len(taken) > 1:
+            yield whole, taken[1:]
+
+
+def _with(features: Floats, row: Floats) -> Floats:
+    """A row with other features."""
+    return np.concatenate([features, row[..., features.shape[-1] :]], axis=-1)
+
+
+def _changed(table: Floats, place: int, row: Floats) -> Floats:
+    """The table with another row."""
+    found = table.copy()
+    found[place] = row
+    return found
+
+
+def _taken(algorithm: CentralAlgorithm[Any], table: Floats) -> Population | None:
+    """The rows as a run takes them; None: it refuses them."""
+    with suppress(ShuffleSimError):
+        population = population_for(algorithm.unit, table, algorithm.most_records)
+        if isinstance(population, InMemory):
+            algorithm.check(population.array)
+        return population
+    return None
+
+
+def _few_long(rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
+    """A fifth are long, in one direction."""
+    found = np.full(shape, 1e-3) * _way(rng, shape[-1])
+    found[: max(1, shape[0] // 5)] *= 1e3
+    return found
+
+
+def _alike(rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
+    """All are one."""
+    return np.asarray(np.ones(shape) * _way(rng, shape[-1]))
+
+
+def _two_decades(rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
+    """Lengths from 1/10 to 10, all ways."""
+    ways = rng.normal(size=shape)
+    ways /= np.linalg.norm(ways, axis=-1, keepdims=True)
+    return np.asarray(ways * 10.0 ** rng.uniform(-1, 1, (shape[0], *[1] * (len(shape) - 1))))
+
+
+def _one_way(rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
+    """The same lengths, one way."""
+    far = 10.0 ** rng.uniform(-1, 1, (shape[0], *[1] * (len(shape) - 1)))
+    return np.asarray(far * np.ones(shape) * _way(rng, shape[-1]))
+
+
+def _tied(rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
+    """Half are longer than others, and one more or less."""
+    found = np.full(shape, 0.1) * _way(rng, shape[-1])
+    found[: (shape[0] + 1) // 2] *= 10
+    return found
+
+
+def _hardly_finite(rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
+    """All but some are not finite."""
+    found = _one_way(rng, shape)
+    found[max(2, shape[0] // 20) :] = np.nan
+    return found
+
+
+def _way(rng: np.random.Generator, d: int) -> Floats:
+    way = rng.normal(size=d)
+    return np.asarray(way / np.linalg.norm(way))
+
+
+_KINDS = _few_long, _one_way, _alike, _tied, _two_decades, _hardly_finite
