@@ -20,7 +20,6 @@ from shuffle_sim.protocol.release import CentralAlgorithm
 
 _BORDER, _COHORTS = 8, 8  # random rows of the size of the first one; releases with a changed row
 _LONGER = 1.001, 1.2, 1.5, 4.0, 1e3  # times a row, or its features
-_ODD = np.nan, -np.inf
 _SPANS = 1.0, 0.0999  # so that the longest rows are ten times as long, and no longer
 _RAGGED = 1, 8, 64  # records of a person
 
@@ -48,7 +47,6 @@ def neighbours(
     longer = [far * rows[1] for far in _LONGER]
     # Rows of classes are refused with another label: there the features alone are longer.
     labelled = [each for row in rows for each in _of_label(row)]
-    odd = [np.full_like(rows[0], each) for each in _ODD]
     changed = [place, 0, len(first) // 2, len(first) - 1, *sorted(starts)[:_COHORTS]]
     for other in dict.fromkeys(changed):
         for row, many in product(rows, _RAGGED if unit is Unit.PERSON else ()):
@@ -56,7 +54,7 @@ def neighbours(
             ragged[:] = [*first]
             ragged[other] = np.resize(row, (many, row.shape[-1]))
             yield other, population_for(unit, ragged, most)
-        for row in (*rows, *odd, -rows[0], 0 * rows[0], *longer, *labelled, *border, *first[:2]):
+        for row in (*rows, -rows[0], 0 * rows[0], *longer, *labelled, *border, *first[:2]):
             population = _taken(algorithm, _changed(first, other, row))
             if population is not None:
                 yield other, population
@@ -67,8 +65,8 @@ def _of_label(row: Floats) -> list[Floats]:
     if row.shape[-1] < 2:
         return []
     features, label = row[..., :-1], row[..., -1:]
-    far = [each * features for each in _LONGER] + [np.full_like(features, each) for each in _ODD]
-    return [np.concatenate([each, y], axis=-1) for each in far for y in (label, -label)]
+    labels = label, -label
+    return [np.concatenate([far * features, y], axis=-1) for far in _LONGER for y in labels]
 
 
 def diverse(
@@ -77,7 +75,7 @@ def diverse(
     """Tables of many kinds of rows, and with each some that differ from it in one row.
 
     Lengths of two decades; few long rows beside short ones; nearly as many of one row as of
-    another; rows that are not finite. All within the length of the first table's, too.
+    another; one row alone. All within the length of the first table's, too.
 
     Args:
         algorithm: whose rows they are; those that it refuses are left out.
@@ -86,14 +84,16 @@ def diverse(
     """
     algorithm, rng, n = deepcopy(algorithm), np.random.default_rng([len(first), 2]), len(first)
     place = int(np.argmax((first != second).reshape(n, -1).any(axis=1)))
-    size = float(np.linalg.norm(first[place].reshape(-1, first.shape[-1])[0]))
-    for kind, far, kept in product(_KINDS, _SPANS, range(min(3, first.shape[-1]))):
-        # What stays as it is: nothing, a label, a label and a group.
-        split = first.shape[-1] - kept
+    row = first[place].reshape(-1, first.shape[-1])[0]
+    # What stays as it is: nothing, a label, a label and a group.
+    for kind, far, kept, changed in product(
+        _KINDS, _SPANS, range(min(3, len(row))), {0, int(rng.integers(n))}
+    ):
+        split = len(row) - kept
+        size = float(np.linalg.norm(row[:split])) * (1 - 1e-9)
         base = np.where(rng.random(n) < 0.5, 0, 1).reshape(-1, *[1] * (first.ndim - 1))
         base = np.where(base == 0, first[place], second[place])
         base[..., :split] = far * size * kind(rng, base[..., :split].shape)
-        changed = int(rng.integers(n)) if n > 2 else 0
         others = [base[changed - 1], -base[changed], 1e3 * base[changed], 0 * base[changed]]
         others += [_with(row[..., :split], base[changed]) for row in (*others, first[place])]
         label = base[changed].copy()
@@ -159,16 +159,9 @@ def _tied(rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
     return found
 
 
-def _hardly_finite(rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
-    """All but some are not finite."""
-    found = _one_way(rng, shape)
-    found[max(2, shape[0] // 20) :] = np.nan
-    return found
-
-
 def _way(rng: np.random.Generator, d: int) -> Floats:
     way = rng.normal(size=d)
     return np.asarray(way / np.linalg.norm(way))
 
 
-_KINDS = _few_long, _one_way, _alike, _tied, _two_decades, _hardly_finite
+_KINDS = _few_long, _one_way, _alike, _tied, _two_decades

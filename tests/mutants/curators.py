@@ -10,7 +10,7 @@ import numpy as np
 from protocols import CentralSum
 from protocols.central.record.sums import BallSum
 from shuffle_sim.data.cohort import Cohort
-from shuffle_sim.execution import curator, plain
+from shuffle_sim.execution import curator
 from shuffle_sim.execution.identity import RunIdentity
 from shuffle_sim.privacy import discrete
 from shuffle_sim.privacy.bounds import gamma
@@ -63,11 +63,6 @@ def drawn_early(patch):
         return true(self, release, index)
 
     patch.setattr(curator.Curator, "answer", answer)
-
-
-def counted_in_public(patch):
-    """How many rows are not finite is shown as if it were private."""
-    patch.setattr(plain, "_MARK", "nothing is marked so")
 
 
 def any_rows_resume(patch):
@@ -431,7 +426,6 @@ CURATED: dict[str, tuple[Any, Callable[[Any], object] | None, str]] = {
     "rows in the result": (AddsRows, None, FOLLOWS),
     "an end by the rows": (EndsByRows, None, FOLLOWS),
     "drawn before it is charged": (Thrice, drawn_early, RESUMES),
-    "odd rows are counted in public": (Thrice, counted_in_public, MADE),
     "other rows go on": (Thrice, any_rows_resume, RESUMES),
     **{name: (Thrice, plant, ALONE) for name, plant in MECHANISMS.items()},
     **{name: (Thrice, plant, MADE) for name, plant in VALUES.items()},
