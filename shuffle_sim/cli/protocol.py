@@ -182,7 +182,10 @@ def audit_command(
     output: show.Output,
     execution: Execution,
     hosting: Hosting,
-    users: Size = Size(users=1000),
+    users: int = option(1000, "Number of users.", "--n"),
+    dimensions: int | None = option(
+        None, "Coordinates. Default 1, for scalars in [0, 1]; 2 with --mechanism.", "--d"
+    ),
     protocol: str | None = option(
         None, "A registered sum or optimiser; by default the sum of --encoding."
     ),
@@ -215,7 +218,9 @@ def audit_command(
 
     Example: shuffle-sim audit --protocol shuffle-sgd --n 300 --d 3 --loss huber --rounds 5
     """
-    n, d, budget = users.users, users.dimensions, privacy.budget
+    # Of one parameter there are fewer tables that are hard to hide.
+    usual, budget = 1 if mechanism is None else 2, privacy.budget
+    n, d = users, usual if dimensions is None else dimensions
     options: dict[str, Any] = {"repeats": repeats, "thorough": thorough, "seed": hosting.seed}
     options |= {"runtime": hosting.runtime, "workers": workers, "execution": execution}
     asked: dict[str, Any] = {"fidelity": hosting.fidelity, "shuffler_shards": shards}
