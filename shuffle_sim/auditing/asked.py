@@ -99,6 +99,14 @@ class Asked(AskedRuns):
                 self.sealed,
             ),
             (
+                "a stopped run is charged, and goes on with its own rows alone",
+                "runs stopped as users are asked, and after a round: disk, rows, what is asked",
+                "six runs",
+                "a round that is asked before it is on disk; a run that goes on with other rows",
+                missing or large,
+                self.resumed,
+            ),
+            (
                 "a seeded run gives the same bits by whoever hosts it",
                 "frames, views and results beside a run of the roles themselves; results anew",
                 "two runs",

@@ -11,6 +11,8 @@ import numpy as np
 
 from shuffle_sim.auditing.bench import of_categories
 from shuffle_sim.auditing.conformance import LawError
+from shuffle_sim.auditing.neighbours import nearly
+from shuffle_sim.auditing.resuming import Drawn, Kept, renamed
 from shuffle_sim.auditing.sealed import check_runs, check_sealing
 from shuffle_sim.auditing.stated import check_beside, check_rounds
 from shuffle_sim.auditing.watching import (
@@ -25,6 +27,7 @@ from shuffle_sim.data.population import InMemory, Population
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.execution.engine import run
 from shuffle_sim.execution.options import Execution
+from shuffle_sim.execution.result import Result
 from shuffle_sim.execution.runtime import Runtime
 from shuffle_sim.protocol.base import Protocol, RoundSpec
 from shuffle_sim.protocol.task import walked
@@ -40,6 +43,7 @@ from shuffle_sim.wire.frames import Kind
 _WORK = 2e7  # values of all rounds of a run that is made several times
 _SURE = 30  # bits of chance: what agrees in so many was not drawn anew
 _DRAWN_FROM = 24  # users whose reports are drawn where no law says how often they agree
+_ASKS = "answer", "gather"  # users for what they send
 _OUT = 10.0  # times the rows
 _MANY = 40  # tallies that two runs do not share all of
 
@@ -195,15 +199,45 @@ class AskedRuns:
         with suppress(ParameterError):  # such rows are refused
             check_beside(found, self._run(seed, data=moved)[0])
 
+    def resumed(self) -> None:
+        """What a stopped run leaves on disk, and who may go on."""
+        population, others = self.population(), list[Any]()
+        if isinstance(population, InMemory) and population.array.dtype.kind == "f":
+            others = nearly(population.array)
+        Kept(self._kept, self.data, others, self.execution).check()
+
+    def _kept(self, rows: Any, drawn: Drawn | None, named: str, **given: Any) -> Result:
+        host = self._host()
+        call, put, entropies = host.call, host.host, list[int]()
+
+        def hosted(role: Any, *arguments: Any) -> Any:
+            entropies.append(getattr(arguments[0], "entropy", 0))
+            return put(role, *arguments)
+
+        def called(role: Any, method: str, *arguments: Any, **more: Any) -> list[Any]:
+            if drawn is not None and method in _ASKS:
+                drawn(bytes(arguments[0]), next(filter(None, entropies), None))
+            return call(role, method, *arguments, **more)
+
+        vars(host)["call"], vars(host)["host"] = called, hosted
+        protocol = renamed(copy(self.protocol), named)
+        found = run(protocol, rows, runtime=host, **self.options | given)
+        check_rounds(found, self.protocol)
+        return found
+
+    def _host(self) -> Runtime:
+        """A runtime that is the run's own."""
+        given: Any = self.runtime
+        return given if isinstance(given, Runtime) else registered("runtime", given)()
+
     def _run(
         self, seed: int | None = None, host: Any = None, data: Any = None, **more: Any
     ) -> tuple[Any, Watched]:
         seen = Watched()
         execution = replace(self.execution, on_round=seen.round)
-        runtime = self.runtime if host is None else host
         if host is not None:
             execution = replace(execution, placement="apart")
-        made = runtime if isinstance(runtime, Runtime) else registered("runtime", runtime)()
+        made = self._host() if host is None else host
         seen.watch(made)
         given = {"runtime": made, "seed": seed, "execution": execution, **self.options, **more}
         found = run(copy(self.protocol), self.data if data is None else data, **given)

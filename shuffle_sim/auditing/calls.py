@@ -1,6 +1,6 @@
 """What a curator does with a mechanism: the value it gives, the generator, and what it releases."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from copy import copy, deepcopy
 from dataclasses import dataclass
@@ -68,9 +68,10 @@ class Notes:
         called: in order.
     """
 
-    def __init__(self) -> None:
-        """None as yet."""
+    def __init__(self, drawn: Callable[[Any, Any], None] | None = None) -> None:
+        """None as yet; `drawn` is told of each before it is made."""
         self.called: list[Called] = []
+        self._drawn = drawn
         self._kinds: dict[type, type] = {}
 
     def noted(self, mechanism: Mechanism[Any]) -> Mechanism[Any]:
@@ -83,6 +84,8 @@ class Notes:
             with suppress(TypeError):
                 begins, drawn = deepcopy(rng).bytes(_BEGUN), deepcopy((rng, *opened))
                 again = partial(kind.sample, this, given, sensitivity, *drawn)
+            if self._drawn is not None:
+                self._drawn(len(self.called), begins)
             made = kind.sample(this, value, sensitivity, rng, *opened)
             self.called.append(Called(given, sensitivity, begins, deepcopy(made), again))
             return made

@@ -5,7 +5,7 @@ values before noise are computed here, on the rows and at the states of those ru
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from copy import copy, deepcopy
 from dataclasses import replace
@@ -20,7 +20,7 @@ from shuffle_sim.auditing.calls import Answered, Called, Notes, check_called, va
 from shuffle_sim.auditing.conformance import LawError, naming
 from shuffle_sim.auditing.following import check_followed
 from shuffle_sim.auditing.mechanism_law import check_mechanism
-from shuffle_sim.auditing.neighbours import diverse, neighbours
+from shuffle_sim.auditing.neighbours import diverse, nearly, neighbours
 from shuffle_sim.auditing.plan import UncheckedError
 from shuffle_sim.auditing.release_law import (
     DIGITS,
@@ -32,13 +32,14 @@ from shuffle_sim.auditing.release_law import (
     threshold_uniform,
     uniform_of,
 )
-from shuffle_sim.auditing.resuming import check_resumed
+from shuffle_sim.auditing.resuming import Drawn, Kept, renamed
 from shuffle_sim.auditing.sequences import check_lags
 from shuffle_sim.auditing.stated import check_beside, check_charged
 from shuffle_sim.data.persons import population_for
 from shuffle_sim.data.population import Population
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.execution.engine import run
+from shuffle_sim.execution.options import Execution
 from shuffle_sim.execution.result import Result
 from shuffle_sim.privacy.ledger import Charge
 from shuffle_sim.privacy.sparse_vector import AboveThreshold
@@ -92,9 +93,12 @@ class Runs:
             self.called.append(called)
             self.results.append(result)
 
-    def _run(self, rows: Any, **more: Any) -> tuple[list[Answered], list[Called], Result]:
-        seen, notes = list[Answered](), Notes()
-        watched, kind = copy(self._algorithm), type(self._algorithm)
+    def _run(
+        self, rows: Any, drawn: Drawn | None = None, named: str = "", **more: Any
+    ) -> tuple[list[Answered], list[Called], Result]:
+        seen, notes = list[Answered](), Notes(drawn)
+        watched = renamed(copy(self._algorithm), named)
+        kind: type[CentralAlgorithm[Any]] = type(watched)
 
         def plan(this: Any, state: Any) -> Release | None:
             release = kind.plan(this, state)
@@ -107,7 +111,7 @@ class Runs:
 
         # In its own class's name: what is journalled and hashed stays the same.
         watched.__class__ = type(kind.__name__, (kind,), {"plan": plan, "update": update})
-        result = run(watched, rows, **self._options, **more)
+        result = run(watched, rows, **self._options | more)
         return seen, notes.called, result
 
     def values(self) -> None:
@@ -156,9 +160,17 @@ class Runs:
         """What a stopped run leaves on disk, and who may go on.
 
         Raises:
-            LawError: as `check_resumed`.
+            LawError: as `Kept.check`.
         """
-        check_resumed(self._algorithm, self._first, self._second, self._options)
+
+        def started(rows: Any, drawn: Drawn | None, named: str, **given: Any) -> Result:
+            seen, _, found = self._run(rows, drawn, named, **given)
+            _check_charged(found, seen)
+            return found
+
+        execution = self._options.get("execution") or Execution()
+        others = [self._second, *nearly(self._first)]
+        Kept(started, self._first, others, execution).check()
 
     def charged(self) -> None:
         """Every run charges all that it releases, as planned.
@@ -167,8 +179,7 @@ class Runs:
             LawError: one does not.
         """
         for found, seen in [*zip(self.results, self.runs, strict=True)][:_FEWEST]:
-            releases = (each.release for each in seen)
-            check_charged(found, (Charge(r.cohort, r.event) for r in releases if r.event))
+            _check_charged(found, seen)
 
     def _population(self, rows: Floats) -> Population:
         algorithm = self._algorithm
@@ -296,6 +307,11 @@ class Runs:
         floats = [each.tobytes() for each in last if each.dtype.kind == "f" and each.size]
         if len(floats) > 1 and len(set(floats)) == 1:
             raise LawError(f"{len(floats)} runs without a seed release the same")
+
+
+def _check_charged(found: Result, seen: Sequence[Answered]) -> None:
+    releases = (each.release for each in seen)
+    check_charged(found, (Charge(r.cohort, r.event) for r in releases if r.event))
 
 
 def check_distinct(uniform: Floats, alarm: float) -> None:

@@ -105,6 +105,17 @@ def diverse(
             yield whole, taken[1:]
 
 
+def nearly(first: Floats) -> list[Floats]:
+    """The table with one bit of one number changed: of the first row, one amid, and the last."""
+    found = []
+    for place in dict.fromkeys((0, len(first) // 2, len(first) - 1)):
+        table = first.copy()
+        row = table.reshape(len(first), -1)[place]
+        row[0] = np.nextafter(row[0], 0.0 if row[0] else 1.0)
+        found.append(table)
+    return found
+
+
 def _with(features: Floats, row: Floats) -> Floats:
     """A row with other features."""
     return np.concatenate([features, row[..., features.shape[-1] :]], axis=-1)
