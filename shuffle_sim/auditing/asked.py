@@ -212,6 +212,11 @@ class Asked(AskedRuns):
             return Frame(Kind.ROUND, context, 0, 0, payload).tobytes()
 
         check_task(task, spec, deployment.vocabulary)
+        other = asked(1, replace(spec, minimum=spec.minimum + 1))
+        payload, context = spec.broadcast(deployment.vocabulary), parse(other).context
+        turned = Frame(Kind.ROUND, replace(context, round=0), 0, 0, payload).tobytes()
+        shard = self.shard(deployment, population, first)
+        _refused(partial(shard.answer, turned), "a round that says to be another one")
         tries = [("a round after the last", task.rounds, spec)]
         if task.cohort > 1:
             few = replace(spec, cohort=Cohort.of(0, task.cohort - 1))
@@ -229,6 +234,16 @@ class Asked(AskedRuns):
                 shard.answer(asked(index, spec))
             late = partial(shard.answer, asked(most, spec))
             _refused(late, f"a user in more rounds than {most}")
+            size, half = spec.cohort.size, spec.cohort.size // 2
+            if half and self.protocol.users > size + half:
+                # Users of every part of a cohort are counted.
+                parts = replace(spec, cohort=Cohort(((0, half), (half + 1, size + 1))))
+                later = replace(spec, cohort=Cohort.of(half + 1, half + 1 + size))
+                shard = self.shard(deployment, population, deployment.blocks())
+                for index in range(most):
+                    shard.answer(asked(index, parts))
+                again = partial(shard.answer, asked(most, later))
+                _refused(again, f"a user of a second range in more rounds than {most}")
 
     def own(self) -> None:
         """The own query's values, at the run's own block size, from rows kept and read anew."""

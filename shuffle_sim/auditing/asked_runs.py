@@ -120,6 +120,8 @@ class AskedRuns:
         entropies = [each for _, seen in runs for each in seen.entropies]
         if entropies and (len(set(entropies)) < len(entropies) or min(entropies) < 1 << 64):
             raise LawError("two runs have one entropy, or one of few bits")
+        if any(seen.generators > {self.execution.generator} for _, seen in runs):
+            raise LawError(f"some roles do not draw by {self.execution.generator}")
         kinds = {kind for _, seen in runs for kind, *_ in seen.frames}
         for (place, (_, first)), kind in product(enumerate(runs), kinds):
             same, bits = 0, list[float]()
@@ -155,7 +157,8 @@ class AskedRuns:
 
     def hosted(self) -> None:
         """The bits of the path that is asked for are those of a run in process."""
-        seed = self.entropy % 2**63
+        # Of all bits that a seed may have: a host may leave out some.
+        seed = self.entropy | 1 << 127
         reference, plain = self._run(seed, host=Reference(), workers=1, security="none")
         if self.plain and self.protocol.users > 2:
             found, seen = self._run(seed, workers=min(3, self.protocol.users))

@@ -218,6 +218,11 @@ class Company(Draws):
         if record.accepted != users:
             raise LawError(f"{record.accepted} reports of {users} users are accepted")
         _refused(lambda: shuffler.shuffle(first, [batch]), "a round is released twice")
+        blocks = [bytes(data) for data in split_frames(batch)]
+        orders = blocks, blocks[::-1]
+        views = {self.shuffler(deployment.of_shuffler, 0).shuffle(first, x)[0] for x in orders}
+        if len(views) > 1:
+            raise LawError("a view depends on the order in which reports came")
 
     def stations(self) -> None:
         """Roles that are together in a worker send the bytes that they send apart."""

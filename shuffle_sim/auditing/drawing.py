@@ -77,13 +77,19 @@ class Draws(Searches):
         deployment = self.deployment("literal")
         places = [0, 1, 2, 3, 255, 256, 1 << 16, 1 << 32, (1 << 32) + 1, 2 << 32]
         keys = list(product(_ROUNDS[::2], Role, places))
+        seen = set[type]()  # of what draws, by other generators
         for generator in GENERATORS:
             drawn = replace(deployment, generator=generator)
             begun = [drawn.stream(*key) for key in keys]
             begun += [drawn.of_shuffler.stream(0, role, 0) for role in Role]
             # Each bit by itself: a key that leaves out some of them repeats.
-            turned = (replace(drawn, entropy=self.entropy ^ 1 << bit) for bit in range(128))
+            turned = [replace(drawn, entropy=self.entropy ^ 1 << bit) for bit in range(128)]
             begun += [each.stream(1, Role.USERS, 0) for each in turned]
+            begun += [each.of_shuffler.stream(1, Role.SHUFFLER, 0) for each in turned]
+            found = {type(rng.bit_generator) for rng in begun}
+            if len(found) > 1 or found & seen:
+                raise LawError(f"some roles do not draw by {generator}")
+            seen |= found
             words = np.array([rng.bytes(32) for rng in begun])
             if len(np.unique(words)) < len(words):
                 raise LawError(f"{generator}: two streams with other keys are one")

@@ -108,6 +108,7 @@ class Watched:
         self.frames: dict[tuple[Any, ...], tuple[int, bytes]] = {}  # users in it, payload
         self.views: list[Tally] = []
         self.entropies: list[int] = []
+        self.generators = set[str]()  # that roles are given
         self.sealed: list[Frame] = []
         self.keys: list[PublicKeys] = []
         self._secrets: list[bytes] = []
@@ -136,6 +137,7 @@ class Watched:
 
         def hosted(role: type, *arguments: Any) -> Any:
             if hasattr(arguments[0], "entropy"):
+                self.generators.add(arguments[0].generator)
                 if not self.entropies:
                     self.entropies.append(arguments[0].entropy)
                     self._secrets = [arguments[0].entropy.to_bytes(16, x) for x in _ORDERS]
