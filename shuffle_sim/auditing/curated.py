@@ -18,6 +18,7 @@ import scipy  # parts by attribute: they load when used
 from shuffle_sim.arrays import Floats
 from shuffle_sim.auditing.calls import Answered, Called, Notes, check_called, value_of
 from shuffle_sim.auditing.conformance import LawError, naming
+from shuffle_sim.auditing.curves import check_curves
 from shuffle_sim.auditing.following import check_followed
 from shuffle_sim.auditing.mechanism_law import check_mechanism
 from shuffle_sim.auditing.neighbours import diverse, nearly, neighbours
@@ -180,6 +181,8 @@ class Runs:
         """
         for found, seen in [*zip(self.results, self.runs, strict=True)][:_FEWEST]:
             _check_charged(found, seen)
+        charges = self.results[0].ledger.charges
+        check_curves((each.event for each in charges), self._algorithm.delta)
 
     def _population(self, rows: Floats) -> Population:
         algorithm = self._algorithm

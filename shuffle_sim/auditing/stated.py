@@ -9,10 +9,10 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import scipy  # parts by attribute: they load when used
 
 from shuffle_sim.arrays import Floats
 from shuffle_sim.auditing.conformance import LawError
+from shuffle_sim.auditing.curves import check_curves, gaussian
 from shuffle_sim.auditing.empirical import Seen, sampled
 from shuffle_sim.auditing.evidence import spared
 from shuffle_sim.auditing.plan import Check, CheckStep, Planned, UncheckedError
@@ -132,6 +132,7 @@ def check_bound(protocol: Protocol[Any]) -> None:
             raise LawError(f"an event counts on {honest:,} honest users, there are {most:,}")
         if protocol.honest_fraction < 1 and spec.minimum < honest:
             raise LawError(f"{spec.minimum:,} reports are released, {honest:,} are counted on")
+    check_curves((event for event, *_ in seen), protocol.delta)
     if not known:
         raise UncheckedError(UNCHECKED)
 
@@ -208,13 +209,12 @@ def worst_of(charges: tuple[Charge, ...], delta: float) -> float:
 
 
 def gaussian_delta(history: Iterable[tuple[PrivacyEvent, int]], epsilon: float) -> float:
-    """delta of Gaussian releases alone, by the formula itself (Balle and Wang 2018); else 0."""
+    """delta of Gaussian releases alone, by the formula itself; else 0."""
     known = [(event, count) for event, count in history if isinstance(event, GaussianEvent)]
     if len(known) < len(list(history)) or not known:
         return 0.0
     mu = math.sqrt(math.fsum(count / event.noise_multiplier**2 for event, count in known))
-    above, below = scipy.special.log_ndtr([mu / 2 - epsilon / mu, -mu / 2 - epsilon / mu])
-    return float(np.exp(above) - np.exp(epsilon + below))
+    return gaussian(GaussianEvent(1 / mu), epsilon)
 
 
 def _same(one: Any, other: Any) -> bool:
