@@ -316,13 +316,13 @@ class Asked(AskedRuns):
         rows = each.symbols.sum(axis=-1, dtype=np.int64)
         return np.asarray(np.add.reduceat(rows, randomizer.alphabet.edges[:-1], axis=1))
 
-    def seen(self, known: bool) -> Seen | None:
+    def seen(self, known: bool, again: int = 0) -> Seen | None:
         """Canaries in whole runs, by the randomizer's worst pair or by rows that are far apart."""
         if known:
-            return canaries(self.protocol, seed=self.entropy)
+            return canaries(self.protocol, seed=self.entropy + again)
         if self.data is None or not isinstance(population := self.population(), InMemory):
             return None
-        return whole_runs(self.protocol, population.array, seed=self.entropy)
+        return whole_runs(self.protocol, population.array, seed=self.entropy + again)
 
 
 def _refused(act: Callable[[], Any], what: str) -> None:

@@ -170,7 +170,11 @@ def audit(
         if (seen := asked.seen(bench.known)) is not None and seen.exact:
             steps.append(CheckStep(ODDS, partial(check_odds, seen, alarm)))
             checks.append(steps[-1].check())
-        checks.append(ordered(protocol, theorem, exact, seen, alarm))
+        last = ordered(protocol, theorem, exact, seen, alarm / 2)
+        if seen is not None and last.passed is None:  # once in 10^4 by chance: others decide
+            seen = asked.seen(bench.known, again=1)
+            last = ordered(protocol, theorem, exact, seen, alarm / 2)
+        checks.append(last)
     return AuditReport(
         theorem,
         math.nan if exact is None else exact,

@@ -1,6 +1,7 @@
 """Lower bounds of epsilon from samples."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,12 +10,23 @@ import scipy  # parts by attribute: they load when used
 from numpy.typing import NDArray
 
 from shuffle_sim.arrays import Floats
+from shuffle_sim.auditing.plan import FALSE_ALARM
 from shuffle_sim.privacy.bounds.gaussian import delta_gdp, epsilon_gdp
+from shuffle_sim.privacy.ledger import Charge
+from shuffle_sim.privacy.theorems import theorem_of
 
 DOUBT = 1e-4
 """With what probability a bound is wrong, where nothing else is said."""
 _TAILS = 40  # thresholds
 _NEAREST = 1e-6  # a distance below which no epsilon is computed
+_DECIMALS = 9
+"""Of odds. Roundings of noise plus a value tell the value (Mironov 2012), and no guarantee covers
+them: odds that are one number must not be parted by them.
+"""
+Odds = tuple[float, float]
+"""How releases speak for the other table: those that are nearly Gaussian, and all others."""
+Played = list[list[tuple[Floats, Odds | None]]]
+"""By table and run: the numbers that were released, and their odds where they are known."""
 
 
 def clopper_pearson(
@@ -205,3 +217,70 @@ class Seen:
     @property
     def _ends(self) -> tuple[Floats, Floats]:
         return self.low.sum(axis=1), self.high.sum(axis=1)
+
+
+@dataclass(frozen=True)
+class Bound:
+    """Lower bounds of epsilon: what is shown may be wrong once in 10^4, what is sure by its share
+    of 1e-6 only; the rest as of `CentralAudit`.
+    """
+
+    found: float
+    sure: float
+    repeats: int
+    gaussian: bool
+    exact: bool
+
+
+def bound_of(played: Played, charges: Sequence[Charge], delta: float, *, rough: bool) -> Bound:
+    """What the draws of both tables say.
+
+    Args:
+        played: draws of both.
+        charges: of a run.
+        delta: at which the bounds hold.
+        rough: whether some odds are neither nearly Gaussian nor exact.
+    """
+    gaussian = all(theorem_of(type(each.event)).near_gaussian for each in charges)
+    half = len(played[0]) // 2
+    exact = False
+    if all(score is not None for side in played for _, score in side):
+        ends = [np.array([score for _, score in side], float) for side in played]
+        ends[1], half = -ends[1], 0  # of the second table: how it speaks for itself
+        low, high = (each.sum(axis=1).round(_DECIMALS) for each in ends)
+        exact = not gaussian and not rough
+    else:
+        draws = _padded([[numbers for numbers, _ in side] for side in played])
+        apart = draws[1][:half].mean(axis=0) - draws[0][:half].mean(axis=0)
+        spread = draws[0][:half].var(axis=0) + draws[1][:half].var(axis=0)
+        weights = np.divide(apart, spread, out=np.sign(apart), where=spread > 0)
+        low, high = (each @ weights for each in draws)
+        gaussian &= len(charges) == 1
+        if not gaussian:  # where it is, what weighs the numbers is drawn apart
+            half = 0
+    bound = gaussian_estimate if gaussian else best_threshold
+    low, high = low[half:], high[half:]
+    # Twice, as a bound that is not sure is drawn again.
+    doubts = DOUBT / (1 + exact), FALSE_ALARM / 16
+    found, sure = (bound(low, high, delta, each) for each in doubts)
+    if exact:
+        (near, law), (others, others_law) = (each.T for each in ends)
+        # That noise has the law that is charged is held by checks of their own.
+        by_odds = [
+            exact_odds(law, others_law, delta, doubt, gaussian_distance(near, others, doubt))
+            for doubt in (DOUBT / 4, FALSE_ALARM / 32)
+        ]
+        found, sure = max(found, by_odds[0]), max(sure, by_odds[1])
+    return Bound(found, sure, len(played[0]), gaussian, exact)
+
+
+def _padded(runs: list[list[Floats]]) -> list[Floats]:
+    """Draws as arrays (repeats, numbers); where a run released fewer, zeros follow."""
+    longest = max(len(each) for side in runs for each in side)
+    found = []
+    for side in runs:
+        table = np.zeros((len(side), longest))
+        for place, each in enumerate(side):
+            table[place, : len(each)] = each
+        found.append(table)
+    return found

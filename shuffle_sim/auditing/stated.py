@@ -287,6 +287,8 @@ def ordered(
         not single or exact is None or sure <= exact * 1.02 + 1e-3
     )
     words = f"theorem {theorem:.4f}, exact {lower:.4f}, empirical {seen.epsilon():.4f}"
+    if fine and seen.epsilon() > theorem * (1 + 1e-6):
+        return Check(name, None, f"the bound is above what is stated, not for sure: {words}")
     return Check(name, fine, "" if fine else words)
 
 

@@ -378,14 +378,15 @@ class Thrice(CentralSum):
 @pytest.mark.parametrize("third", [None, LessNoise(40.0)])
 @pytest.mark.full
 def test_noise_of_another_law_in_a_later_release_is_caught(third, monkeypatch):
-    # As many draws on every machine: with more, less noise loses the game, too.
+    # As many draws on every machine; eight times as many, as the first ones are not sure.
     monkeypatch.setattr(central, "_SECONDS", 0.0)
     made = Thrice(n=50, d=2, mechanism=Gaussian(40.0), delta=1e-6)
     made.third = third
     first, second = (each[:, :2] for each in neighbours(50, 2)["opposite"])
     found = audit_central(made, first, second, seed=1)
     fresh = "the noise of all releases of the curator's runs is fresh, and has its law"
-    wrong = set() if third is None else {"the noise of later releases has its law", fresh}
+    wrong = {"the noise of later releases has its law", fresh, "the game refutes no claim"}
+    wrong = set() if third is None else wrong
     assert {each.name for each in found.checks if each.passed is False} == wrong
 
 
