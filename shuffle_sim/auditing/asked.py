@@ -316,13 +316,20 @@ class Asked(AskedRuns):
         rows = each.symbols.sum(axis=-1, dtype=np.int64)
         return np.asarray(np.add.reduceat(rows, randomizer.alphabet.edges[:-1], axis=1))
 
-    def seen(self, known: bool, again: int = 0) -> Seen | None:
-        """Canaries in whole runs, by the randomizer's worst pair or by rows that are far apart."""
-        if known:
-            return canaries(self.protocol, seed=self.entropy + again)
-        if self.data is None or not isinstance(population := self.population(), InMemory):
+    def seen(self, known: bool, unsure: Callable[[Seen], bool] = lambda _: False) -> Seen | None:
+        """Canaries in whole runs, by the worst pair or by rows far apart; unsure ones once more."""
+        population = self.population() if self.data is not None else None
+        if not known and not isinstance(population, InMemory):
             return None
-        return whole_runs(self.protocol, population.array, seed=self.entropy + again)
+        found = None
+        for entropy in (self.entropy, self.entropy + 1):
+            if known:
+                found = canaries(self.protocol, seed=entropy)
+            elif isinstance(population, InMemory):
+                found = whole_runs(self.protocol, population.array, seed=entropy)
+            if found is None or not unsure(found):
+                break
+        return found
 
 
 def _refused(act: Callable[[], Any], what: str) -> None:

@@ -22,7 +22,7 @@ from shuffle_sim.auditing.asked import Asked
 from shuffle_sim.auditing.bench import of_categories
 from shuffle_sim.auditing.canaries import odds_known
 from shuffle_sim.auditing.checks import Checks
-from shuffle_sim.auditing.empirical import best_threshold
+from shuffle_sim.auditing.empirical import Seen, best_threshold
 from shuffle_sim.auditing.plan import FALSE_ALARM, Check, CheckStep, Planned, steps_of
 from shuffle_sim.auditing.stated import (
     ODDS,
@@ -167,14 +167,11 @@ def audit(
     if isinstance(bench, Checks) or odds_known(protocol):
         if on_check is not None:
             on_check(ORDERED.name, len(checks), len(steps) + 1)
-        if (seen := asked.seen(bench.known)) is not None and seen.exact:
+        seen = asked.seen(bench.known, partial(Seen.open_at, claimed=theorem, doubt=alarm / 2))
+        if seen is not None and seen.exact:
             steps.append(CheckStep(ODDS, partial(check_odds, seen, alarm)))
             checks.append(steps[-1].check())
-        last = ordered(protocol, theorem, exact, seen, alarm / 2)
-        if seen is not None and last.passed is None:  # once in 10^4 by chance: others decide
-            seen = asked.seen(bench.known, again=1)
-            last = ordered(protocol, theorem, exact, seen, alarm / 2)
-        checks.append(last)
+        checks.append(ordered(protocol, theorem, exact, seen, alarm / 2))
     return AuditReport(
         theorem,
         math.nan if exact is None else exact,

@@ -29,7 +29,6 @@ from shuffle_sim.sampling.randomness import entropy_of
 _LATER = 4  # later releases whose noise is looked at
 _MORE, _SECONDS = 10, 2.0  # times as many draws, while there is time
 _FEWEST, _LONGEST = 300, 30.0  # draws of long runs, and seconds of them
-_ROUNDED = 1e-6  # of a claim that odds attain
 _AGAIN = 8  # times the draws, where a bound is not sure
 _KEPT = 6000  # draws that are held to a law
 _Make = Callable[[], None]
@@ -126,13 +125,12 @@ def audit_central(
 
     games, bound = bounds(repeats, entropy)
     claimed = games[0].ledger.guarantee(delta).epsilon if epsilon is None else epsilon
-    room = claimed * (1 + _ROUNDED)
-    if bound.sure <= room < bound.found:  # once in 10^4 that is chance: other draws decide
+    if bound.open_at(claimed):  # once in 10^4 that is chance: other draws decide
         _, bound = bounds(_AGAIN * repeats, entropy + 1)
-    undecided = bound.sure <= room < bound.found
-    words = "the bound is above what is claimed, not for sure: take more repeats"
-    fine = None if undecided else bound.sure <= room
-    game = Check("the game refutes no claim", fine, words if undecided else "")
+    game = Check("the game refutes no claim", bound.keeps(claimed))
+    if bound.open_at(claimed):
+        words = "the bound is above what is claimed, not for sure: take more repeats"
+        game = Check(game.name, None, words)
     runs = _of_runs(untouched, first, second, options, thorough)
     budget = (step.check() for step in within(claimed, delta, privacy))
     checks = (*_checks(games), *runs, *budget, game)

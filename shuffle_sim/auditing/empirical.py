@@ -19,6 +19,7 @@ DOUBT = 1e-4
 """With what probability a bound is wrong, where nothing else is said."""
 _TAILS = 40  # thresholds
 _NEAREST = 1e-6  # a distance below which no epsilon is computed
+_ROUNDED = 1e-6  # of a claim that odds attain
 _DECIMALS = 9
 """Of odds. Roundings of noise plus a value tell the value (Mironov 2012), and no guarantee covers
 them: odds that are one number must not be parted by them.
@@ -206,6 +207,11 @@ class Seen:
         low, high = self._ends
         return max(self.counted(doubt / 2), exact_odds(low, high, self.delta, doubt / 2))
 
+    def open_at(self, claimed: float, doubt: float) -> bool:
+        """Whether what is shown is above a claim, and what is sure by `doubt` is not."""
+        room = claimed * (1 + _ROUNDED)
+        return self.epsilon(doubt) <= room < self.epsilon()
+
     def counted(self, doubt: float) -> float:
         """The same, by what was seen of both ends alone: odds may be those of another law."""
         if self.gaussian:
@@ -230,6 +236,14 @@ class Bound:
     repeats: int
     gaussian: bool
     exact: bool
+
+    def open_at(self, claimed: float) -> bool:
+        """Whether what is shown is above a claim, and what is sure is not."""
+        return self.sure <= claimed * (1 + _ROUNDED) < self.found
+
+    def keeps(self, claimed: float) -> bool:
+        """Whether a claim is not refuted."""
+        return self.sure <= claimed * (1 + _ROUNDED)
 
 
 def bound_of(played: Played, charges: Sequence[Charge], delta: float, *, rough: bool) -> Bound:

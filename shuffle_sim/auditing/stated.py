@@ -287,7 +287,7 @@ def ordered(
         not single or exact is None or sure <= exact * 1.02 + 1e-3
     )
     words = f"theorem {theorem:.4f}, exact {lower:.4f}, empirical {seen.epsilon():.4f}"
-    if fine and seen.epsilon() > theorem * (1 + 1e-6):
+    if fine and seen.open_at(theorem, alarm):
         return Check(name, None, f"the bound is above what is stated, not for sure: {words}")
     return Check(name, fine, "" if fine else words)
 

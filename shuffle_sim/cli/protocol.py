@@ -207,8 +207,7 @@ def audit_command(
 ) -> None:
     """Check the implementation: what users send, what a shuffler shows, and the run asked for.
 
-    With --mechanism: play the membership game on what a curator releases of two tables, and look at
-    all releases of its runs.
+    With --mechanism: play the membership game on two tables, and look at all releases of runs.
 
     The exit code is 1 if a check fails, and 3 if one could not be made, unless --allow-unchecked.
 
@@ -219,15 +218,15 @@ def audit_command(
     Example: shuffle-sim audit --protocol shuffle-sgd --n 300 --d 3 --loss huber --rounds 5
     """
     # Of one parameter there are fewer tables that are hard to hide.
-    usual, budget = 1 if mechanism is None else 2, privacy.budget
-    n, d = users, usual if dimensions is None else dimensions
+    n, budget, usual = users, privacy.budget, 1 if mechanism is None else 2
+    d = usual if dimensions is None else dimensions
     options: dict[str, Any] = {"repeats": repeats, "thorough": thorough, "seed": hosting.seed}
     options |= {"runtime": hosting.runtime, "workers": workers, "execution": execution}
     asked: dict[str, Any] = {"fidelity": hosting.fidelity, "shuffler_shards": shards}
     of_model = model.given | steps.given
     if mechanism is not None:
-        given = {"protocol": protocol, **noise.given, **asked, "attack": attack or None}
-        given["security"] = None if hosting.security == "none" else hosting.security
+        sealed = None if hosting.security == "none" else hosting.security
+        given = {"protocol": protocol, **noise.given, **asked, "attack": attack, "security": sealed}
         refuse_given(given, "left out with --mechanism: a curator's release")
         curator = _curator((mechanism, n, d, budget), of_model, options)
         output.present(curator, _print_curator)

@@ -1,6 +1,7 @@
 """Curators with a defect: of their noise, for each mechanism, and of what they state."""
 
 import dataclasses
+import hashlib
 import math
 from collections.abc import Callable
 from typing import Any
@@ -11,10 +12,12 @@ from protocols import CentralSum
 from protocols.central.record.sums import BallSum
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.execution import curator
+from shuffle_sim.execution.checkpoint import journal_of as journals
 from shuffle_sim.execution.identity import RunIdentity
-from shuffle_sim.privacy import discrete
+from shuffle_sim.privacy import central_theorems, discrete
 from shuffle_sim.privacy.bounds import gamma
 from shuffle_sim.privacy.discrete import GridLaplace
+from shuffle_sim.privacy.events import GaussianEvent
 from shuffle_sim.privacy.grid_noise import GridBinomial
 from shuffle_sim.privacy.ledger import PrivacyLedger
 from shuffle_sim.privacy.mechanisms import Exponential, Gaussian, L2Laplace, LocalGaussian
@@ -63,6 +66,59 @@ def drawn_early(patch):
         return true(self, release, index)
 
     patch.setattr(curator.Curator, "answer", answer)
+
+
+def clip_at_the_middle(patch):
+    """Rows are clipped to twice their median length, if that is less."""
+    true = BallSum.part
+
+    def part(self, rows):
+        middle = 2 * float(np.median(np.linalg.norm(rows, axis=1)))
+        return true(dataclasses.replace(self, radius=min(self.radius, max(middle, 1e-3))), rows)
+
+    patch.setattr(BallSum, "part", part)
+
+
+def half_of_a_norm(patch):
+    """l2-Laplace noise is charged as that of half the rate."""
+    for name in ("exact", "curve"):
+        true = getattr(central_theorems.Gamma, name)
+
+        def less(self, event, at, true=true):
+            return true(self, dataclasses.replace(event, rate=event.rate / 2), at)
+
+        patch.setattr(central_theorems.Gamma, name, less)
+
+
+def outcomes_forgotten(patch):
+    """A run that goes on charges next to nothing."""
+    true = PrivacyLedger.charge
+
+    def charge(self, cohort, event):
+        resumed = getattr(curator.Curator, "_resumed", False)
+        true(self, cohort, GaussianEvent(1e6) if resumed else event)
+
+    patch.setattr(PrivacyLedger, "charge", charge)
+    started = journals
+
+    def journal_of(path, resume, identity):
+        patch.setattr(curator.Curator, "_resumed", resume, raising=False)
+        return started(path, resume, identity)
+
+    patch.setattr(curator, "journal_of", journal_of)
+
+
+def entropy_of_a_folder(patch):
+    """A run that is kept draws by the name of its folder."""
+    started = journals
+
+    def journal_of(path, resume, identity):
+        if path is not None:
+            named = hashlib.sha256(path.name.encode()).digest()
+            identity = dataclasses.replace(identity, entropy=int.from_bytes(named[:16], "big"))
+        return started(path, resume, identity)
+
+    patch.setattr(curator, "journal_of", journal_of)
 
 
 def any_rows_resume(patch):
@@ -426,6 +482,10 @@ CURATED: dict[str, tuple[Any, Callable[[Any], object] | None, str]] = {
     "rows in the result": (AddsRows, None, FOLLOWS),
     "an end by the rows": (EndsByRows, None, FOLLOWS),
     "drawn before it is charged": (Thrice, drawn_early, RESUMES),
+    "a clip at the middle": (Thrice, clip_at_the_middle, FAR),
+    "half of a norm": (_with(L2Laplace(0.2, 3)), half_of_a_norm, CHARGED),
+    "what is on disk is not charged": (Thrice, outcomes_forgotten, RESUMES),
+    "entropy of a folder": (Thrice, entropy_of_a_folder, RESUMES),
     "other rows go on": (Thrice, any_rows_resume, RESUMES),
     **{name: (Thrice, plant, ALONE) for name, plant in MECHANISMS.items()},
     **{name: (Thrice, plant, MADE) for name, plant in VALUES.items()},

@@ -8,13 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from protocols import L2Ball, Logistic, Problem, ShuffleGD, VectorSum
+from protocols import CarryVectorSum, L2Ball, Logistic, Problem, ShuffleGD, ShuffleSGD, VectorSum
 from protocols.shuffle.one_shot import CertifiedMinimiser, OneShotAverage
 from shuffle_sim import Privacy, roles
-from shuffle_sim.execution import engine, plain, setup
+from shuffle_sim.data.cohort import Cohort
+from shuffle_sim.execution import engine, plain, rounds, setup
+from shuffle_sim.privacy import composition
 from shuffle_sim.protocol.randomizer import Randomizer
-from shuffle_sim.protocol.task import Task
-from shuffle_sim.roles import Shuffler, UserShard, users
+from shuffle_sim.protocol.task import Participation, Task
+from shuffle_sim.roles import Deployment, Shuffler, UserShard, users
 from shuffle_sim.sampling import randomness, shuffling
 from shuffle_sim.sampling.kernels import lanes
 from shuffle_sim.sampling.randomness import Role
@@ -90,6 +92,55 @@ def one_stream_of_two_roles(patch):
     patch.setattr(roles.shuffler, "Role", both)
 
 
+def one_generator(patch):
+    """Roles draw by the first generator, whatever is asked for."""
+
+    def stream(self, round_index, role, index):
+        return randomness.stream(self.entropy, round_index, role, index)
+
+    patch.setattr(Deployment, "stream", stream)
+
+
+def orders_of_few_seeds(patch):
+    """The shuffler's entropy is made of 32 bits of the run's."""
+
+    def of_shuffler(self):
+        few = (self.entropy >> 96).to_bytes(4, "big")
+        mixed = hashlib.sha256(few).digest()
+        return dataclasses.replace(self, entropy=int.from_bytes(mixed[:16], "big"))
+
+    patch.setattr(Deployment, "of_shuffler", property(of_shuffler))
+
+
+def asked_before_charged(patch):
+    """Users are asked before the round is on disk."""
+    true = rounds.exchanged
+
+    def exchanged(journal, host, deployment, plan, ledger):
+        early = host.exchange(plan.broadcast)
+        with patch.context() as inner:
+            inner.setattr(type(host), "exchange", lambda *_: early)
+            return true(journal, host, deployment, plan, ledger)
+
+    patch.setattr(engine, "exchanged", exchanged)
+
+
+def first_range_counts(patch):
+    """Of a cohort in parts only the first one's users are counted."""
+    true = Participation.add
+    patch.setattr(Participation, "add", lambda self, x: true(self, Cohort(x.ranges[:1])))
+
+
+def larger_of_two(patch):
+    """Two kinds of releases cost what one of them does."""
+    true = composition.Parts.__add__
+
+    def added(self, other):
+        return dataclasses.replace(true(self, other), mu=max(self.mu, other.mu))
+
+    patch.setattr(composition.Parts, "__add__", added)
+
+
 def any_form(patch):
     patch.setattr(Task, "demand", lambda self, tree, classes: None)
 
@@ -159,6 +210,15 @@ def vector() -> Any:
     return VectorSum(n=400, d=3, g=4, b=12)
 
 
+def calibrated() -> Any:
+    return CarryVectorSum.calibrated(n=200, d=2, privacy=Privacy(1.0, 1e-4), noise_ratio=1.3)
+
+
+def batches() -> Any:
+    problem, few = Problem(Logistic(), L2Ball(2, 1.0)), Privacy(3.0, 1e-4)
+    return ShuffleSGD.calibrated(n=80, problem=problem, privacy=few, batch=20, noise_ratio=1.3)
+
+
 PLANTED = (
     ("four seeds in runs", "streams", vector, quiet_in_runs),
     ("a public order in runs", "order", vector, public_order_in_runs),
@@ -166,6 +226,11 @@ PLANTED = (
     ("entropy of the clock", "keys", vector, entropy_of_the_clock),
     ("orders of 32 bits", "order", vector, orders_of_32_bits),
     ("one stream of two roles", "order", vector, one_stream_of_two_roles),
+    ("one generator", "keys", vector, one_generator),
+    ("orders of few seeds", "keys", vector, orders_of_few_seeds),
+    ("asked before it is charged", "resumed", vector, asked_before_charged),
+    ("the first range counts", "agreed", batches, first_range_counts),
+    ("the larger of two costs", "bound", calibrated, larger_of_two),
     ("any form is answered", "agreed", vector, any_form),
     ("any strength is answered", "agreed", vector, any_strength),
     ("half of a distance", "queries", minimisers, half_apart),

@@ -24,7 +24,7 @@ from shuffle_sim.roles import Shuffler, UserShard
 from .curators import ALONE, CHARGED, CURATED, FAR, FOLLOWS, FRESH, MADE, RESUMES, curated
 from .registry import Mutant
 
-ASKED = "queries", "own", "agreed", "unseeded", "sealed", "hosted"
+ASKED = "queries", "own", "agreed", "unseeded", "sealed", "resumed", "hosted"
 _ALARM = FALSE_ALARM / 40
 _ENTROPY = 0x123456789ABCDEF0123456789ABCDEF
 
