@@ -74,8 +74,8 @@ def diverse(
 ) -> Iterator[tuple[Population, list[Population]]]:
     """Tables of many kinds of rows, and with each some that differ from it in one row.
 
-    Lengths of two decades; few long rows beside short ones; nearly as many of one row as of
-    another; one row alone. All within the length of the first table's, too.
+    Few long rows beside short ones; lengths of two decades, one way and all ways; all alike; nearly
+    as many long as short ones. Also with none longer than the first table's.
 
     Args:
         algorithm: whose rows they are; those that it refuses are left out.

@@ -1,0 +1,54 @@
+"""What events cost, beside formulas of known pairs."""
+
+import pytest
+
+from protocols.comparison.games import game_of
+from shuffle_sim import Privacy
+from shuffle_sim.auditing.conformance import LawError
+from shuffle_sim.auditing.curated import Runs
+from shuffle_sim.auditing.curves import _KNOWN, check_curves
+from shuffle_sim.privacy.accountant import ShuffleAccountant
+from shuffle_sim.privacy.events import (
+    GammaEvent,
+    GaussianEvent,
+    LaplaceEvent,
+    PrivacyEvent,
+    PureEvent,
+    RangeEvent,
+)
+
+EVENTS: list[tuple[PrivacyEvent, float]] = [
+    (GaussianEvent(2.0), 1.0),
+    (PureEvent(2.0, ""), 1.0),
+    (LaplaceEvent(1.5), 1.0),
+    (GammaEvent(1.3, 1), 0.99),
+    (GammaEvent(1.3, 5), 0.99),
+    (GammaEvent(2.0, 200), 0.99),
+    (RangeEvent(1.0, ""), 0.0),  # a single one is charged as what is pure
+    (RangeEvent(3.0, ""), 0.0),
+]
+
+
+@pytest.mark.parametrize(("event", "share"), EVENTS)
+def test_formulas_are_what_theorems_say(event, share):
+    """No more than what is stated, and of tight theorems no less."""
+    check_curves([event], 1e-6)
+    alone = ShuffleAccountant().compose(event)
+    for level in (0.05, 0.01):
+        found = _KNOWN[type(event)](event, alone.get_epsilon(level))
+        assert share * level * (1 - 1e-3) <= found <= level * (1 + 1e-3)
+
+
+@pytest.mark.parametrize("event", [event for event, share in EVENTS if share])
+def test_an_event_that_costs_too_little_is_refused(event, monkeypatch):
+    """15 % less of epsilon."""
+    true = ShuffleAccountant.get_epsilon
+    monkeypatch.setattr(ShuffleAccountant, "get_epsilon", lambda self, x: 0.85 * true(self, x))
+    with pytest.raises(LawError, match="states delta"):
+        check_curves([event], 1e-6)
+
+
+def test_two_proven_curves_of_mixed_events_are_no_alarm():
+    """Delta of their epsilon is 1.94 times what epsilon was asked for: both are upper bounds."""
+    made, tables = game_of("centred-objective", 100, 2, Privacy(1.0, 1e-6))
+    Runs(made, *tables["opposite"], {}).charged()
