@@ -7,9 +7,12 @@ from typing import Any
 import numpy as np
 import scipy  # parts by attribute: they load when used
 
+from shuffle_sim.arrays import Floats
 from shuffle_sim.auditing.conformance import LawError
 from shuffle_sim.privacy.accountant import ShuffleAccountant
+from shuffle_sim.privacy.counts import FixedBlanketEvent, PollutionEvent
 from shuffle_sim.privacy.events import (
+    BlanketEvent,
     GammaEvent,
     GaussianEvent,
     LaplaceEvent,
@@ -25,6 +28,8 @@ _EVENTS = 6  # that are looked at
 _NEAR, _ROUNDED = 1e-3, 1e-9  # of delta, by quadrature; by roundings
 _LEAST = 5e-3  # of delta, of laws that are integrated
 _GRID = 1000  # quantiles of a radius, and of a direction
+_CELLS = 1500  # outcomes of a cell, at most
+_STEP = 1e-5  # of losses
 _MORE = 1.2  # times the cost of one is that of two that cost the same
 
 
@@ -96,10 +101,88 @@ def _gamma(event: GammaEvent, epsilon: float) -> float:
     return float(np.maximum(0.0, -np.expm1(epsilon - losses)).mean())
 
 
+def _blanket(event: BlanketEvent, epsilon: float) -> float:
+    """All others hold a third symbol: of the first two there is the blanket, and one message."""
+    uniform = event.gamma / event.symbols
+    kept = 1 - event.gamma + uniform
+    return _hockey(_worlds(_trinomial(event.honest - 1, uniform), kept, uniform), epsilon)
+
+
+def _fixed_blanket(event: FixedBlanketEvent, epsilon: float) -> float:
+    """The same, where a user's own message is always sent."""
+    others = _trinomial(event.honest * event.each, 1 / event.bins)
+    return _hockey(_worlds(others, 1.0, 0.0), epsilon)
+
+
+def _pollution(event: PollutionEvent, epsilon: float) -> float:
+    """Two bins of each set under compound Poisson noise."""
+    worlds = list[Floats]()
+    for rate in event.rates:
+        law = _compound(rate * event.part, event.batch)
+        if law.size > _CELLS:
+            return 0.0
+        worlds.append(_worlds(np.outer(law, law), 1 - event.kept_back, 0.0))
+    if len(worlds) == 1:
+        return _hockey(worlds[0], epsilon)
+    # Losses are rounded down: no more than what sets tell together.
+    losses = np.zeros(1)
+    losses[0], lowest, sure = 1.0, 0, 1.0
+    for first, second in worlds:
+        both = (first > 0) & (second > 0)
+        step = np.floor(np.log(first[both] / second[both]) / _STEP).astype(np.int64)
+        masses = np.bincount(step - step.min(), first[both])
+        losses = scipy.signal.fftconvolve(losses, masses)
+        lowest, sure = lowest + int(step.min()), sure * float(first[both].sum())
+    told = np.maximum(0.0, -np.expm1(epsilon - _STEP * (lowest + np.arange(losses.size))))
+    return float(np.maximum(losses, 0.0) @ told) + 1 - sure
+
+
+def _compound(rate: float, batch: int) -> Floats:
+    """The law of a Poisson number of batches, of sizes 1 to `batch` alike (Panjer 1981)."""
+    size = rate * (batch + 1) / 2
+    law = np.zeros(math.ceil(size + 12 * math.sqrt(size * batch) + 20 * batch))
+    if law.size > _CELLS:
+        return law
+    law[0], sizes = math.exp(-rate), np.arange(1, batch + 1)
+    for k in range(1, law.size):
+        few = sizes[:k]
+        law[k] = rate / batch / k * float(few @ law[k - few])
+    return law
+
+
+def _trinomial(balls: int, share: float) -> Floats:
+    """How many of so many fall into each of two cells; without what is beyond 12 deviations."""
+    far: int = math.ceil(balls * share + 12 * math.sqrt(balls * share) + 30)
+    if far > _CELLS:
+        return np.zeros((1, 1))
+    cells = np.arange(far)
+    first, second = cells[:, None], cells[None, :]
+    # The first cell's law, and the second's given that: those left fall there by share/(1 - share).
+    left = scipy.stats.binom.pmf(second, np.maximum(balls - first, 0), share / (1 - share))
+    return np.asarray(scipy.stats.binom.pmf(first, balls, share) * left)
+
+
+def _worlds(others: Floats, likely: float, unlikely: float) -> Floats:
+    """Laws of two cells with one more message in the first or in the second, by these chances."""
+    worlds = np.zeros((2, *(int(each) + 1 for each in others.shape)))
+    for world, chances in zip(worlds, ((likely, unlikely), (unlikely, likely)), strict=True):
+        world[1:, :-1] += chances[0] * others
+        world[:-1, 1:] += chances[1] * others
+        world[:-1, :-1] += (1 - likely - unlikely) * others
+    return worlds
+
+
+def _hockey(worlds: Floats, epsilon: float) -> float:
+    return float(np.maximum(worlds[0] - math.exp(epsilon) * worlds[1], 0.0).sum())
+
+
 _KNOWN: dict[type[PrivacyEvent], Callable[[Any, float], float]] = {
     GaussianEvent: gaussian,
     PureEvent: _pure,
     RangeEvent: _range,
     LaplaceEvent: _laplace,
     GammaEvent: _gamma,
+    BlanketEvent: _blanket,
+    FixedBlanketEvent: _fixed_blanket,
+    PollutionEvent: _pollution,
 }

@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import math
 import time
 from types import SimpleNamespace
 from typing import Any
@@ -9,11 +10,13 @@ from typing import Any
 import numpy as np
 
 from protocols import CarryVectorSum, L2Ball, Logistic, Problem, ShuffleGD, ShuffleSGD, VectorSum
+from protocols.comparison.named import named_protocol
 from protocols.shuffle.one_shot import CertifiedMinimiser, OneShotAverage
 from shuffle_sim import Privacy, roles
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.execution import engine, plain, rounds, setup
 from shuffle_sim.privacy import composition
+from shuffle_sim.privacy.bounds import blanket, cells
 from shuffle_sim.protocol.randomizer import Randomizer
 from shuffle_sim.protocol.task import Participation, Task
 from shuffle_sim.roles import Deployment, Shuffler, UserShard, users
@@ -141,6 +144,25 @@ def larger_of_two(patch):
     patch.setattr(composition.Parts, "__add__", added)
 
 
+def one_cell_for_two(patch):
+    """Of the two bins between which a user moves only one is charged."""
+
+    def delta(self, epsilon):
+        return float(np.maximum(self.inside - math.exp(epsilon) * self.outside, 0.0).sum())
+
+    patch.setattr(cells.Cell, "delta", delta)
+
+
+def more_blanket(patch):
+    """Users are charged as if a tenth more of them sent a uniform message."""
+    true = blanket.delta
+
+    def delta(users, gamma, symbols, epsilon):
+        return true(math.ceil(1.1 * users), gamma, symbols, epsilon)
+
+    patch.setattr(blanket, "delta", delta)
+
+
 def any_form(patch):
     patch.setattr(Task, "demand", lambda self, tree, classes: None)
 
@@ -214,6 +236,14 @@ def calibrated() -> Any:
     return CarryVectorSum.calibrated(n=200, d=2, privacy=Privacy(1.0, 1e-4), noise_ratio=1.3)
 
 
+def counts() -> Any:
+    return named_protocol("histogram", 1000, 8, Privacy(1.0, 1e-6))
+
+
+def single() -> Any:
+    return named_protocol("single-message", 400, 1, Privacy(1.0, 1e-4))
+
+
 def batches() -> Any:
     problem, few = Problem(Logistic(), L2Ball(2, 1.0)), Privacy(3.0, 1e-4)
     return ShuffleSGD.calibrated(n=80, problem=problem, privacy=few, batch=20, noise_ratio=1.3)
@@ -231,6 +261,8 @@ PLANTED = (
     ("asked before it is charged", "resumed", vector, asked_before_charged),
     ("the first range counts", "agreed", batches, first_range_counts),
     ("the larger of two costs", "bound", calibrated, larger_of_two),
+    ("one bin for two", "bound", counts, one_cell_for_two),
+    ("more of a blanket", "bound", single, more_blanket),
     ("any form is answered", "agreed", vector, any_form),
     ("any strength is answered", "agreed", vector, any_strength),
     ("half of a distance", "queries", minimisers, half_apart),

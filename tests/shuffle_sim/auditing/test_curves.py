@@ -8,7 +8,9 @@ from shuffle_sim.auditing.conformance import LawError
 from shuffle_sim.auditing.curated import Runs
 from shuffle_sim.auditing.curves import _KNOWN, check_curves
 from shuffle_sim.privacy.accountant import ShuffleAccountant
+from shuffle_sim.privacy.counts import FixedBlanketEvent, PollutionEvent
 from shuffle_sim.privacy.events import (
+    BlanketEvent,
     GammaEvent,
     GaussianEvent,
     LaplaceEvent,
@@ -24,6 +26,11 @@ EVENTS: list[tuple[PrivacyEvent, float]] = [
     (GammaEvent(1.3, 1), 0.99),
     (GammaEvent(1.3, 5), 0.99),
     (GammaEvent(2.0, 200), 0.99),
+    (BlanketEvent(honest=400, gamma=0.17, symbols=4), 0.9),
+    (FixedBlanketEvent(honest=200, each=1, bins=4), 0.999),
+    (PollutionEvent(honest=100, planned=100, rates=(10.0,)), 0.999),
+    (PollutionEvent(honest=90, planned=100, rates=(12.0,), batch=2, kept_back=0.1), 0.999),
+    (PollutionEvent(honest=90, planned=100, rates=(9.0, 20.0)), 0.999),
     (RangeEvent(1.0, ""), 0.0),  # a single one is charged as what is pure
     (RangeEvent(3.0, ""), 0.0),
 ]
