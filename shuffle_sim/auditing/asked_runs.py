@@ -120,7 +120,7 @@ class AskedRuns:
         entropies = [each for _, seen in runs for each in seen.entropies]
         if entropies and (len(set(entropies)) < len(entropies) or min(entropies) < 1 << 64):
             raise LawError("two runs have one entropy, or one of few bits")
-        if any(seen.generators > {self.execution.generator} for _, seen in runs):
+        if any(seen.generators - {self.execution.generator} for _, seen in runs):
             raise LawError(f"some roles do not draw by {self.execution.generator}")
         kinds = {kind for _, seen in runs for kind, *_ in seen.frames}
         for (place, (_, first)), kind in product(enumerate(runs), kinds):

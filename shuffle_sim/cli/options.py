@@ -41,14 +41,14 @@ OBJECTIVE = (
 )
 
 
+@dataclass(frozen=True)
 class Group:
     """Options that a command takes as one value."""
 
     @property
     def given(self) -> dict[str, Any]:
         """Those that are not at their defaults, by name."""
-        every: Any = fields(self)  # type: ignore[arg-type]
-        named = {each.name: (getattr(self, each.name), each.default) for each in every}
+        named = {each.name: (getattr(self, each.name), each.default) for each in fields(self)}
         return {name: value for name, (value, default) in named.items() if value != default}
 
 
