@@ -104,6 +104,17 @@ def one_generator(patch):
     patch.setattr(Deployment, "stream", stream)
 
 
+def one_generator_in_runs(patch):
+    """A run gives its roles the first generator, whatever is asked for."""
+    true = setup.deployment_of
+
+    def deployment_of(*asked):
+        found, size = true(*asked)
+        return dataclasses.replace(found, generator="sfc64"), size
+
+    patch.setattr(engine, "deployment_of", deployment_of)
+
+
 def orders_of_few_seeds(patch):
     """The shuffler's entropy is made of 32 bits of the run's."""
 

@@ -22,6 +22,7 @@ from protocols import (
 from protocols.sums.binomial import BinomialRandomizer
 from shuffle_sim import Privacy
 from shuffle_sim.execution.inprocess import InProcessRuntime
+from shuffle_sim.execution.options import Execution
 from shuffle_sim.execution.processes import ProcessesRuntime
 from shuffle_sim.protocol.base import Datum
 from shuffle_sim.sampling.randomness import Role
@@ -449,6 +450,13 @@ _PLANTED = (
         for name, check, make, plant, options in in_company.PLANTED
     ),
     *(Mutant(name, check, make, plant=plant) for name, check, make, plant in in_runs.PLANTED),
+    Mutant(
+        "one generator in runs",
+        "unseeded",
+        in_runs.vector,
+        plant=in_runs.one_generator_in_runs,
+        options={"execution": Execution(generator="chacha20")},
+    ),
 )
 
 
