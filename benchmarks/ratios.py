@@ -12,10 +12,10 @@ from typing import Any
 from protocols.comparison.games import game_of
 from protocols.comparison.named import named_protocol
 from shuffle_sim.auditing import audit_central
-from shuffle_sim.auditing.asked import Asked
-from shuffle_sim.auditing.bench import LAW, of_categories
-from shuffle_sim.auditing.canaries import odds_known
-from shuffle_sim.auditing.stated import stated_epsilon
+from shuffle_sim.auditing.claims.stated import stated_epsilon
+from shuffle_sim.auditing.shuffle.asked import Asked
+from shuffle_sim.auditing.shuffle.bench import LAW, of_categories
+from shuffle_sim.auditing.shuffle.canaries import odds_known
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.theorems import theorem_of

@@ -7,7 +7,7 @@ import pytest
 
 from protocols.sums.carry_sum import CarryVectorSum
 from shuffle_sim.arrays import Floats
-from shuffle_sim.auditing.conformance import LawError, check_variance
+from shuffle_sim.auditing import LawError, check_variance
 from shuffle_sim.wire.messages import Tally
 
 

@@ -18,13 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffle_sim.arrays import Floats
-from shuffle_sim.auditing.asked import Asked
-from shuffle_sim.auditing.bench import of_categories
-from shuffle_sim.auditing.canaries import odds_known
-from shuffle_sim.auditing.checks import Checks
-from shuffle_sim.auditing.empirical import Seen, best_threshold
-from shuffle_sim.auditing.plan import FALSE_ALARM, Check, CheckStep, Planned, steps_of
-from shuffle_sim.auditing.stated import (
+from shuffle_sim.auditing.claims.empirical import Seen, best_threshold
+from shuffle_sim.auditing.claims.plan import FALSE_ALARM, Check, CheckStep, Planned, steps_of
+from shuffle_sim.auditing.claims.stated import (
     ODDS,
     ORDERED,
     bound,
@@ -33,7 +29,11 @@ from shuffle_sim.auditing.stated import (
     stated_epsilon,
     within,
 )
-from shuffle_sim.auditing.words import WordChecks
+from shuffle_sim.auditing.shuffle.asked import Asked
+from shuffle_sim.auditing.shuffle.bench import of_categories
+from shuffle_sim.auditing.shuffle.canaries import odds_known
+from shuffle_sim.auditing.shuffle.checks import Checks
+from shuffle_sim.auditing.shuffle.words import WordChecks
 from shuffle_sim.errors import ParameterError, integer
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.theorems import theorem_of

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from shuffle_sim.arrays import Floats
-from shuffle_sim.auditing.calls import sampled, value_of
-from shuffle_sim.auditing.curated import Runs
-from shuffle_sim.auditing.empirical import Bound, Odds, Played, bound_of
-from shuffle_sim.auditing.plan import FALSE_ALARM, Check, UncheckedError, checked
-from shuffle_sim.auditing.release_law import check_distance, check_release, odds
-from shuffle_sim.auditing.stated import within
+from shuffle_sim.auditing.claims.empirical import Bound, Odds, Played, bound_of
+from shuffle_sim.auditing.claims.plan import FALSE_ALARM, Check, UncheckedError, checked
+from shuffle_sim.auditing.claims.stated import within
+from shuffle_sim.auditing.curator.calls import sampled, value_of
+from shuffle_sim.auditing.curator.curated import Runs
+from shuffle_sim.auditing.curator.release_law import check_distance, check_release, odds
 from shuffle_sim.data.persons import population_for
 from shuffle_sim.data.population import InMemory, Population
 from shuffle_sim.errors import ParameterError, integer, real

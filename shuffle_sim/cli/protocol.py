@@ -34,7 +34,7 @@ from shuffle_sim.privacy.bounds.paper import PrintedCost
 if TYPE_CHECKING:
     from shuffle_sim.auditing.audit import AuditReport
     from shuffle_sim.auditing.central import CentralAudit
-    from shuffle_sim.auditing.plan import Check
+    from shuffle_sim.auditing.claims.plan import Check
 
 
 _NOISE_RATIO = 1.1  # of audits, where none is asked for

@@ -25,8 +25,8 @@ class Randomizer(ABC):
 
     `randomize` *is* the definition, transcribed from its paper. `reports`, `counts` and `tally` may
     sample faster what the analyzer makes of it: the law of the sums of symbols, or where it reduces
-    them modulo something, of the sums so reduced. `shuffle_sim.auditing.conformance` checks that
-    they do.
+    them modulo something, of the sums so reduced. `shuffle_sim.auditing.check_randomizer` checks
+    that they do.
 
     In the other two views a user sends any number of words up to `per_label`, each on its own:
     numbers below the symbols of an alphabet with one label. There `reports` and `tallied` may be

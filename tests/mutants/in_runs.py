@@ -76,7 +76,7 @@ def entropy_of_the_clock(patch):
 
     for module in (randomness, setup):
         patch.setattr(module, "entropy_of", of_time)
-    from shuffle_sim.auditing import drawing, sources
+    from shuffle_sim.auditing.shuffle import drawing, sources
 
     for module in (drawing, sources):
         patch.setattr(module, "entropy_of", of_time)

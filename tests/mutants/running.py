@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shuffle_sim.auditing import curated as releases
-from shuffle_sim.auditing.asked import Asked
-from shuffle_sim.auditing.bench import of_categories
-from shuffle_sim.auditing.checks import Checks
-from shuffle_sim.auditing.conformance import LawError
-from shuffle_sim.auditing.curated import Runs
-from shuffle_sim.auditing.mechanism_law import check_mechanism
-from shuffle_sim.auditing.plan import FALSE_ALARM
-from shuffle_sim.auditing.stated import check_bound
-from shuffle_sim.auditing.words import WordChecks
+from shuffle_sim.auditing import LawError
+from shuffle_sim.auditing.claims.plan import FALSE_ALARM
+from shuffle_sim.auditing.claims.stated import check_bound
+from shuffle_sim.auditing.curator import curated as releases
+from shuffle_sim.auditing.curator.curated import Runs
+from shuffle_sim.auditing.curator.mechanism_law import check_mechanism
+from shuffle_sim.auditing.shuffle.asked import Asked
+from shuffle_sim.auditing.shuffle.bench import of_categories
+from shuffle_sim.auditing.shuffle.checks import Checks
+from shuffle_sim.auditing.shuffle.words import WordChecks
 from shuffle_sim.errors import ShuffleSimError
 from shuffle_sim.protocol.release import Release
 from shuffle_sim.roles import Shuffler, UserShard

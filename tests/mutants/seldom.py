@@ -7,7 +7,7 @@ import numpy as np
 
 from protocols.sums.binomial import BinomialRandomizer
 from shuffle_sim.arrays import dense
-from shuffle_sim.auditing import drawing
+from shuffle_sim.auditing.shuffle import drawing
 from shuffle_sim.execution import engine, rounds
 from shuffle_sim.roles import deployment, users
 from shuffle_sim.sampling import randomness

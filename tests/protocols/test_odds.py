@@ -14,16 +14,16 @@ from protocols.counts.two_sided import TwoSided
 from protocols.sums.laplace_sum import LaplaceScalarSum, LaplaceVectorSum
 from protocols.sums.sparse_sum import SparseVectorSum
 from shuffle_sim import Privacy
-from shuffle_sim.auditing import canaries as canary
-from shuffle_sim.auditing.canaries import canaries, odds_known, pair_table
-from shuffle_sim.auditing.conformance import LawError
-from shuffle_sim.auditing.stated import (
+from shuffle_sim.auditing import LawError
+from shuffle_sim.auditing.claims.stated import (
     check_odds,
     check_within,
     ordered,
     stated_epsilon,
     worst_of,
 )
+from shuffle_sim.auditing.shuffle import canaries as canary
+from shuffle_sim.auditing.shuffle.canaries import canaries, odds_known, pair_table
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.privacy.bounds import buckets
 from shuffle_sim.privacy.events import LaplaceEvent

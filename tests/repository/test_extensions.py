@@ -23,7 +23,7 @@ from protocols.learning.training import Trainer
 from protocols.optimisation import CuratedPhases, Phased
 from shuffle_sim import Privacy, run
 from shuffle_sim.attacks.catalogue import attack
-from shuffle_sim.auditing.conformance import check_theorem
+from shuffle_sim.auditing import check_theorem
 from shuffle_sim.cli.app import app
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.model import load_model

@@ -1,7 +1,7 @@
 """What the rooms export, and that importing them loads no heavy library."""
 
 from importlib import import_module
-from pkgutil import iter_modules
+from pkgutil import walk_packages
 
 import pytest
 from processes import python
@@ -13,12 +13,12 @@ ROOMS = [*LIGHT, "attacks", "auditing", "execution", "privacy"]
 @pytest.mark.parametrize("room", ROOMS)
 def test_a_room_exports_its_public_names(room):
     package = import_module(f"shuffle_sim.{room}")
-    modules = {module.name: module for module in iter_modules(package.__path__)}
+    modules = {module.name for module in walk_packages(package.__path__, f"{package.__name__}.")}
     assert len(set(package.__all__)) == len(package.__all__)
     for name in package.__all__:
         assert hasattr(package, name)
-        assert name not in modules, f"{name} hides a module of that name"
-    homes = [import_module(f"shuffle_sim.{room}.{name}") for name in modules if name != "compiled"]
+        assert f"{package.__name__}.{name}" not in modules, f"{name} hides a module of that name"
+    homes = [import_module(name) for name in modules if not name.endswith(".compiled")]
     for name in package.__all__:
         assert any(getattr(package, name) is vars(home).get(name) for home in homes)
 

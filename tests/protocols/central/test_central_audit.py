@@ -37,9 +37,8 @@ from protocols.erm.risk import Risk
 from protocols.problems import Linear
 from protocols.problems.instances import neighbours
 from shuffle_sim import ParameterError, Privacy
-from shuffle_sim.auditing import audit_central, central
-from shuffle_sim.auditing.conformance import LawError
-from shuffle_sim.auditing.release_law import check_distance, check_release, odds
+from shuffle_sim.auditing import LawError, audit_central, central
+from shuffle_sim.auditing.curator.release_law import check_distance, check_release, odds
 from shuffle_sim.cli.app import app
 from shuffle_sim.privacy.bounds import gaussian, paper
 from shuffle_sim.privacy.mechanisms import Exponential, Gaussian, L2Laplace, Laplace

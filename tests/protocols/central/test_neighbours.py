@@ -8,12 +8,11 @@ import pytest
 from protocols.comparison.games import game_of
 from protocols.problems.surrogates import Clipped
 from shuffle_sim import Privacy
-from shuffle_sim.auditing import audit_central
-from shuffle_sim.auditing.conformance import LawError
-from shuffle_sim.auditing.curated import Runs
-from shuffle_sim.auditing.empirical import exact_odds
-from shuffle_sim.auditing.neighbours import neighbours
-from shuffle_sim.auditing.stated import gaussian_delta, worst_of
+from shuffle_sim.auditing import LawError, audit_central
+from shuffle_sim.auditing.claims.empirical import exact_odds
+from shuffle_sim.auditing.claims.neighbours import neighbours
+from shuffle_sim.auditing.claims.stated import gaussian_delta, worst_of
+from shuffle_sim.auditing.curator.curated import Runs
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.privacy.accountant import ShuffleAccountant
 from shuffle_sim.privacy.bounds import gaussian

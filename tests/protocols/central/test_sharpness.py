@@ -10,9 +10,9 @@ import pytest
 from protocols.central.record.density import ExponentialDraw, GibbsDraw
 from protocols.comparison.games import game_of
 from shuffle_sim import Privacy
-from shuffle_sim.auditing.conformance import LawError
-from shuffle_sim.auditing.distances import bent, check_event_of
-from shuffle_sim.auditing.release_law import check_distance
+from shuffle_sim.auditing import LawError
+from shuffle_sim.auditing.curator.distances import bent, check_event_of
+from shuffle_sim.auditing.curator.release_law import check_distance
 
 
 @pytest.mark.parametrize(

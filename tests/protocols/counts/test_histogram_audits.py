@@ -14,10 +14,10 @@ from protocols.counts.pollution import Categories
 from protocols.counts.single import FixedBlanket, Response
 from protocols.counts.trees import Nodes
 from protocols.counts.two_sided import TwoSided
+from shuffle_sim.auditing import LawError
 from shuffle_sim.auditing.audit import audit
-from shuffle_sim.auditing.conformance import LawError
-from shuffle_sim.auditing.plan import plan_of
-from shuffle_sim.auditing.words import WordChecks
+from shuffle_sim.auditing.claims.plan import plan_of
+from shuffle_sim.auditing.shuffle.words import WordChecks
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.protocol.base import Datum, RoundSpec
 from shuffle_sim.protocol.one_round import OneRound

@@ -15,13 +15,8 @@ from shuffle_sim import Execution, ParameterError, Privacy, run
 from shuffle_sim.arrays import Scaled
 from shuffle_sim.attacks.catalogue import attack
 from shuffle_sim.attacks.studies import at_fraction
+from shuffle_sim.auditing import LawError, check_pmf, check_randomizer, check_same_law
 from shuffle_sim.auditing.audit import audit
-from shuffle_sim.auditing.conformance import (
-    LawError,
-    check_pmf,
-    check_randomizer,
-    check_same_law,
-)
 from shuffle_sim.privacy.bounds import carry, gaussian
 from shuffle_sim.privacy.planner import SumSpec
 from shuffle_sim.protocol.encodings import choose

@@ -9,7 +9,7 @@ from protocols import LaplaceScalarSum, LaplaceVectorSum
 from protocols.sums.floods import FloodRandomizer
 from shuffle_sim import ParameterError, Privacy, run
 from shuffle_sim.attacks.catalogue import attack
-from shuffle_sim.auditing.conformance import LawError, check_same_law
+from shuffle_sim.auditing import LawError, check_same_law
 from shuffle_sim.protocol.one_round import OneRound
 from shuffle_sim.protocol.randomizer import Randomizer
 

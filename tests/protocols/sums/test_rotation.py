@@ -19,11 +19,8 @@ from protocols.sums.rotation import (
 from shuffle_sim import Execution, ParameterError, Privacy, run
 from shuffle_sim.arrays import Scaled
 from shuffle_sim.attacks.catalogue import attack
+from shuffle_sim.auditing import check_pmf, check_randomizer
 from shuffle_sim.auditing.audit import audit
-from shuffle_sim.auditing.conformance import (
-    check_pmf,
-    check_randomizer,
-)
 from shuffle_sim.privacy.bounds.carry import Carries
 from shuffle_sim.privacy.bounds.clipping import clipping_loss, padded
 from shuffle_sim.privacy.carry_planner import choose_carries

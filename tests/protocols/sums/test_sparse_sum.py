@@ -11,7 +11,7 @@ from protocols.sums.buckets import BucketRandomizer
 from protocols.sums.rotation import rotated
 from shuffle_sim import ParameterError, Privacy, run
 from shuffle_sim.attacks.catalogue import attack
-from shuffle_sim.auditing.conformance import LawError, check_pmf, check_same_law
+from shuffle_sim.auditing import LawError, check_pmf, check_same_law
 from shuffle_sim.privacy.planner import SumSpec
 from shuffle_sim.wire.messages import Tally
 

@@ -13,14 +13,14 @@ from protocols.sums.single_message import SingleMessageRandomizer, SingleMessage
 from protocols.sums.split_mix import SplitMixRandomizer, messages_for
 from protocols.sums.split_mix_sum import SplitAndMixSum, SplitAndMixVectorSum
 from shuffle_sim import ParameterError, Privacy, run
-from shuffle_sim.auditing.audit import audit
-from shuffle_sim.auditing.conformance import (
+from shuffle_sim.auditing import (
     LawError,
     check_pmf,
     check_randomizer,
     check_same_law,
     check_variance,
 )
+from shuffle_sim.auditing.audit import audit
 from shuffle_sim.privacy.bounds import laplace
 from shuffle_sim.privacy.bounds.gaussian import sigma
 from shuffle_sim.protocol.adversary import Dropout

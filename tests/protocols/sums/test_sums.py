@@ -13,7 +13,7 @@ from protocols import ScalarSum, VectorSum
 from protocols.sums.binomial import BinomialRandomizer, randomize_scalar
 from shuffle_sim import Execution, Privacy, run
 from shuffle_sim.arrays import Scaled, dense
-from shuffle_sim.auditing.conformance import (
+from shuffle_sim.auditing import (
     LawError,
     check_pmf,
     check_randomizer,

@@ -34,8 +34,8 @@ from shuffle_sim.attacks.catalogue import attack, attacks
 from shuffle_sim.attacks.dropouts import ChosenDropout
 from shuffle_sim.attacks.outputs import Collude, Impostor, Twice
 from shuffle_sim.attacks.studies import Reach, manipulation_study, privacy_study, training_study
+from shuffle_sim.auditing import LawError, check_pmf
 from shuffle_sim.auditing.audit import empirical_epsilon
-from shuffle_sim.auditing.conformance import LawError, check_pmf
 from shuffle_sim.cli.app import main
 from shuffle_sim.errors import ParameterError, RoundAbortedError
 from shuffle_sim.execution.inprocess import InProcessRuntime

@@ -8,15 +8,15 @@ import pytest
 
 from protocols import CarryVectorSum, Histogram
 from shuffle_sim import Privacy
-from shuffle_sim.auditing import checks, drawing
-from shuffle_sim.auditing.bench import FIRST
-from shuffle_sim.auditing.checks import Checks
-from shuffle_sim.auditing.conformance import LawError
-from shuffle_sim.auditing.curated import check_distinct
-from shuffle_sim.auditing.joint import JointLaw
-from shuffle_sim.auditing.orders import _check_pairs
-from shuffle_sim.auditing.scores import scores
-from shuffle_sim.auditing.words import WordChecks
+from shuffle_sim.auditing import LawError
+from shuffle_sim.auditing.curator.curated import check_distinct
+from shuffle_sim.auditing.laws.joint import JointLaw
+from shuffle_sim.auditing.laws.orders import _check_pairs
+from shuffle_sim.auditing.laws.scores import scores
+from shuffle_sim.auditing.shuffle import checks, drawing
+from shuffle_sim.auditing.shuffle.bench import FIRST
+from shuffle_sim.auditing.shuffle.checks import Checks
+from shuffle_sim.auditing.shuffle.words import WordChecks
 from shuffle_sim.roles import Shuffler, UserShard
 
 ALARM = 1e-8

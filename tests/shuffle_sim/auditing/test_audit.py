@@ -29,17 +29,17 @@ from protocols.counts.single import Response
 from protocols.shuffle import OneShotAverage
 from protocols.sums.binomial import BinomialRandomizer
 from shuffle_sim import Guarantee, ParameterError, Privacy
-from shuffle_sim.auditing.asked import Asked
+from shuffle_sim.auditing import LawError
 from shuffle_sim.auditing.audit import _bench, audit, others
-from shuffle_sim.auditing.canaries import canaries, whole_runs
-from shuffle_sim.auditing.checks import Checks
-from shuffle_sim.auditing.conformance import LawError
-from shuffle_sim.auditing.empirical import exact_odds, gaussian_estimate
-from shuffle_sim.auditing.plan import plan_of
-from shuffle_sim.auditing.scores import ranked
-from shuffle_sim.auditing.sequences import check_places
-from shuffle_sim.auditing.stated import ORDERED
-from shuffle_sim.auditing.watching import bits_of_chance, chance_of
+from shuffle_sim.auditing.claims.empirical import exact_odds, gaussian_estimate
+from shuffle_sim.auditing.claims.plan import plan_of
+from shuffle_sim.auditing.claims.stated import ORDERED
+from shuffle_sim.auditing.laws.scores import ranked
+from shuffle_sim.auditing.laws.sequences import check_places
+from shuffle_sim.auditing.shuffle.asked import Asked
+from shuffle_sim.auditing.shuffle.canaries import canaries, whole_runs
+from shuffle_sim.auditing.shuffle.checks import Checks
+from shuffle_sim.auditing.shuffle.watching import bits_of_chance, chance_of
 from shuffle_sim.privacy.accountant import ShuffleAccountant
 from shuffle_sim.privacy.bounds.gaussian import epsilon_gdp
 from shuffle_sim.protocol.base import Datum

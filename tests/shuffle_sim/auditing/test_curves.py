@@ -4,9 +4,9 @@ import pytest
 
 from protocols.comparison.games import game_of
 from shuffle_sim import Privacy
-from shuffle_sim.auditing.conformance import LawError
-from shuffle_sim.auditing.curated import Runs
-from shuffle_sim.auditing.curves import _KNOWN, check_curves
+from shuffle_sim.auditing import LawError
+from shuffle_sim.auditing.claims.curves import _KNOWN, check_curves
+from shuffle_sim.auditing.curator.curated import Runs
 from shuffle_sim.privacy.accountant import ShuffleAccountant
 from shuffle_sim.privacy.counts import FixedBlanketEvent, PollutionEvent
 from shuffle_sim.privacy.events import (

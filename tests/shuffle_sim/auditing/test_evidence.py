@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from shuffle_sim.auditing.arrangements import check_bits
-from shuffle_sim.auditing.conformance import LawError, check_pmf, check_same_law
-from shuffle_sim.auditing.drawing import _modulo
-from shuffle_sim.auditing.evidence import (
+from shuffle_sim.auditing import LawError, check_pmf, check_same_law
+from shuffle_sim.auditing.laws.arrangements import check_bits
+from shuffle_sim.auditing.laws.evidence import (
     against_each_other,
     against_law,
     against_laws,
     against_spread,
 )
-from shuffle_sim.auditing.orders import _ranks
-from shuffle_sim.auditing.pooling import _hypergeometric
+from shuffle_sim.auditing.laws.orders import _ranks
+from shuffle_sim.auditing.shuffle.drawing import _modulo
+from shuffle_sim.auditing.shuffle.pooling import _hypergeometric
 
 
 def compositions(size, cells):

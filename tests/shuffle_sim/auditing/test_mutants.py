@@ -15,14 +15,13 @@ from mutants.in_company import LATER
 from mutants.long_sums import buckets, floods
 from mutants.running import ASKED, caught, caught_curator, make
 
-from shuffle_sim.auditing import audit_central
-from shuffle_sim.auditing.bench import of_categories
-from shuffle_sim.auditing.checks import Checks
-from shuffle_sim.auditing.conformance import LawError
-from shuffle_sim.auditing.mechanism_law import check_mechanism
-from shuffle_sim.auditing.plan import FALSE_ALARM, KINDS, plan_of
-from shuffle_sim.auditing.word_plan import WORD_KINDS
-from shuffle_sim.auditing.words import WordChecks
+from shuffle_sim.auditing import LawError, audit_central
+from shuffle_sim.auditing.claims.plan import FALSE_ALARM, KINDS, plan_of
+from shuffle_sim.auditing.curator.mechanism_law import check_mechanism
+from shuffle_sim.auditing.shuffle.bench import of_categories
+from shuffle_sim.auditing.shuffle.checks import Checks
+from shuffle_sim.auditing.shuffle.word_plan import WORD_KINDS
+from shuffle_sim.auditing.shuffle.words import WordChecks
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.execution.runtime import Runtime
 from shuffle_sim.privacy.mechanisms import L2Laplace, Laplace, LocalGaussian

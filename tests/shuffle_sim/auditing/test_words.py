@@ -7,10 +7,10 @@ import pytest
 from words import Asked, InOrder, Pollution, Response
 
 from protocols.counts.pollution import Categories
+from shuffle_sim.auditing import LawError, check_protocol, check_randomizer
 from shuffle_sim.auditing.audit import audit
-from shuffle_sim.auditing.conformance import LawError, check_protocol, check_randomizer
-from shuffle_sim.auditing.plan import steps_of
-from shuffle_sim.auditing.words import WordChecks
+from shuffle_sim.auditing.claims.plan import steps_of
+from shuffle_sim.auditing.shuffle.words import WordChecks
 from shuffle_sim.privacy.amplification import ShuffledEvent
 from shuffle_sim.protocol.one_round import LocalRandomizer
 from shuffle_sim.roles import Shuffler, UserShard

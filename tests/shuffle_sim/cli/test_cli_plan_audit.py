@@ -15,8 +15,8 @@ from protocols.shuffle.optimiser import FirstOrder
 from protocols.sums import OneRoundSum
 from shuffle_sim import ParameterError, Privacy, amplify, run
 from shuffle_sim.auditing.audit import AuditReport
-from shuffle_sim.auditing.checks import Checks
-from shuffle_sim.auditing.plan import Check
+from shuffle_sim.auditing.claims.plan import Check
+from shuffle_sim.auditing.shuffle.checks import Checks
 from shuffle_sim.cli.app import app
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.errors import RoundAbortedError

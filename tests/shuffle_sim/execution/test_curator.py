@@ -14,7 +14,7 @@ from protocols.central.record.sums import BallSum, CentralSum
 from protocols.learning.baselines import Baseline, ClippedMean
 from shuffle_sim import ParameterError, Privacy
 from shuffle_sim.arrays import lengths
-from shuffle_sim.auditing.conformance import LawError, check_variance
+from shuffle_sim.auditing import LawError, check_variance
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.persons import Persons
 from shuffle_sim.data.population import Generated, Unit

@@ -16,7 +16,7 @@ from runs import run
 from protocols import SingleMessageSum, VectorSum
 from protocols.central.record.sums import CentralSum
 from shuffle_sim import ParameterError
-from shuffle_sim.auditing.conformance import check_runtime
+from shuffle_sim.auditing import check_runtime
 from shuffle_sim.data.population import Population
 from shuffle_sim.errors import RoundAbortedError, ShuffleSimError
 from shuffle_sim.execution import pipes, sizing

@@ -8,7 +8,7 @@ from mutants import clean
 
 from protocols import CarryVectorSum
 from shuffle_sim import Privacy, run
-from shuffle_sim.auditing.asked import Asked
+from shuffle_sim.auditing.shuffle.asked import Asked
 from shuffle_sim.privacy.bounds.central import best
 from shuffle_sim.protocol.adversary import Dropout
 

@@ -16,7 +16,7 @@ from words import Asked, InOrder, Pollution, Response, Wide
 from protocols import VectorSum
 from shuffle_sim import ParameterError
 from shuffle_sim.attacks.catalogue import attack
-from shuffle_sim.auditing.conformance import LawError, check_pmf
+from shuffle_sim.auditing import LawError, check_pmf
 from shuffle_sim.auditing.simulation import simulate
 from shuffle_sim.errors import FrameError
 from shuffle_sim.execution.forecast import forecast

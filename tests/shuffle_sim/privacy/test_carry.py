@@ -10,7 +10,7 @@ from numpy.polynomial import Polynomial
 from scipy.integrate import quad
 from scipy.special import i0e, i1e, ndtr, ndtri
 
-from shuffle_sim.auditing.conformance import check_theorem
+from shuffle_sim.auditing import check_theorem
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.privacy.accountant import ShuffleAccountant
 from shuffle_sim.privacy.bounds import carry

@@ -13,7 +13,7 @@ from scipy.special import expit, log_expit, log_ndtr, ndtr
 from scipy.stats import binom
 
 from shuffle_sim import ParameterError, ShuffleSimError
-from shuffle_sim.auditing.conformance import LawError, check_theorem
+from shuffle_sim.auditing import LawError, check_theorem
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.privacy.accountant import ShuffleAccountant
 from shuffle_sim.privacy.bounds.gaussian import mu_of

@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from shuffle_sim.auditing.conformance import LawError, check_pmf
+from shuffle_sim.auditing import LawError, check_pmf
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.privacy.discrete import DiscreteLaplace, GridLaplace, draw, variance
 from shuffle_sim.privacy.grid_noise import GridBinomial

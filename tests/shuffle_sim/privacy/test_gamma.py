@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from shuffle_sim.auditing.conformance import LawError, check_pmf
+from shuffle_sim.auditing import LawError, check_pmf
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.privacy.bounds import gamma, gaussian
 from shuffle_sim.privacy.events import GammaEvent

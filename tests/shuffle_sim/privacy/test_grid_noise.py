@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from shuffle_sim import ParameterError, Privacy
-from shuffle_sim.auditing.conformance import LawError, check_pmf
+from shuffle_sim.auditing import LawError, check_pmf
 from shuffle_sim.privacy.accountant import ShuffleAccountant
 from shuffle_sim.privacy.bounds import gaussian
 from shuffle_sim.privacy.grid_noise import BinomialShiftEvent, GridBinomial, ones

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from shuffle_sim.auditing.conformance import LawError, check_pmf
+from shuffle_sim.auditing import LawError, check_pmf
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.privacy import events
 from shuffle_sim.privacy.accountant import ShuffleAccountant

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from shuffle_sim.auditing.conformance import LawError, check_pmf
+from shuffle_sim.auditing import LawError, check_pmf
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.privacy import events
 from shuffle_sim.privacy.bounds.gaussian import delta_gdp

@@ -15,7 +15,7 @@ from protocols.sums.split_mix import SplitMixRandomizer
 from protocols.sums.split_mix_sum import SplitAndMixSum
 from shuffle_sim import ParameterError
 from shuffle_sim.attacks.catalogue import attacks
-from shuffle_sim.auditing.conformance import LawError, check_pmf
+from shuffle_sim.auditing import LawError, check_pmf
 from shuffle_sim.data.population import InMemory
 from shuffle_sim.errors import FrameError, RoundAbortedError
 from shuffle_sim.execution.costs import users_to_shuffler

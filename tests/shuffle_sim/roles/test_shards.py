@@ -15,10 +15,10 @@ from scipy.stats import hypergeom
 from protocols import VectorSum
 from protocols.sums.carry import CarryRandomizer
 from shuffle_sim import Execution, ParameterError, run
-from shuffle_sim.auditing.arrangements import check_ones
-from shuffle_sim.auditing.checks import Checks
-from shuffle_sim.auditing.conformance import LawError, check_pmf, check_same_law
-from shuffle_sim.auditing.viewing import Viewer
+from shuffle_sim.auditing import LawError, check_pmf, check_same_law
+from shuffle_sim.auditing.laws.arrangements import check_ones
+from shuffle_sim.auditing.shuffle.checks import Checks
+from shuffle_sim.auditing.shuffle.viewing import Viewer
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.population import InMemory
 from shuffle_sim.errors import FrameError, RoundAbortedError

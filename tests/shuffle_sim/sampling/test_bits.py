@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from shuffle_sim.auditing.conformance import LawError, check_pmf
+from shuffle_sim.auditing import LawError, check_pmf
 from shuffle_sim.sampling.bits import add_half_binomial
 from shuffle_sim.sampling.compiled_bits import draw_bits, flip_bits
 from shuffle_sim.sampling.kernels import KERNELS, lanes, using

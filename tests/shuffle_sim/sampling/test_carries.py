@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from shuffle_sim.auditing.conformance import LawError, check_pmf
+from shuffle_sim.auditing import LawError, check_pmf
 from shuffle_sim.privacy.bounds import carry
 from shuffle_sim.sampling import carries, compiled, compiled_carries, kernels
 from shuffle_sim.sampling.carries import (

@@ -11,7 +11,7 @@ from scipy import stats
 
 from protocols import SplitAndMixSum, VectorSum
 from shuffle_sim import ParameterError, Privacy
-from shuffle_sim.auditing.conformance import LawError, check_pmf
+from shuffle_sim.auditing import LawError, check_pmf
 from shuffle_sim.protocol.adversary import Coalition
 from shuffle_sim.sampling import exact
 from shuffle_sim.sampling.chacha import ChaCha20

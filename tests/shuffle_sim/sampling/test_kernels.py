@@ -8,7 +8,7 @@ from scipy.stats import chi2
 
 from protocols import VectorSum
 from shuffle_sim import Execution, ParameterError, run
-from shuffle_sim.auditing.conformance import LawError, check_pmf, check_same_law
+from shuffle_sim.auditing import LawError, check_pmf, check_same_law
 from shuffle_sim.sampling import compiled, kernels
 from shuffle_sim.sampling.kernels import KERNELS, column_sums, rounded_sum, rounded_values, using
 

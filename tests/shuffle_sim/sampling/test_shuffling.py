@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from shuffle_sim.auditing.conformance import FALSE_ALARM, LawError, check_pmf, check_same_law
+from shuffle_sim.auditing import LawError, check_pmf, check_same_law
+from shuffle_sim.auditing.laws.statistics import FALSE_ALARM
 from shuffle_sim.sampling import shuffling
 from shuffle_sim.sampling.shuffling import arrange, permute
 

@@ -1,0 +1,111 @@
+"""Runs that are stopped as they draw, and go on: what was on disk by then, and who may go on."""
+
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from shuffle_sim.auditing.claims.plan import UncheckedError
+from shuffle_sim.auditing.laws.statistics import LawError
+from shuffle_sim.errors import ShuffleSimError
+from shuffle_sim.execution.options import Execution
+from shuffle_sim.execution.result import Result
+
+Drawn = Callable[[Any, Any], None]
+"""Told of each draw before it is made: what is drawn, and where its stream begins if that shows."""
+
+
+class _StoppedError(Exception):
+    """What stops a run, in the test of it."""
+
+
+def renamed(algorithm: Any, named: str) -> Any:
+    """The same algorithm as one of another class."""
+    if named:
+        algorithm.__class__ = type(named, (type(algorithm),), {})
+    return algorithm
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Runs that are kept in a folder.
+
+    Attributes:
+        run: an algorithm on rows: `run(rows, drawn, named, **options)`, under another class's name
+            if `named`; it holds what is charged to what is asked.
+        first: rows.
+        others: rows with which nobody may go on.
+        execution: of the runs.
+    """
+
+    run: Callable[..., Result]
+    first: Any
+    others: Sequence[Any]
+    execution: Execution
+
+    def check(self) -> None:
+        """A draw is on disk before it is made, and a run on other rows does not go on.
+
+        Both would have one noise: the difference of two releases would tell rows exactly. What is
+        over is not drawn again, and stays charged.
+
+        Raises:
+            LawError: it is not so.
+            UncheckedError: no draw is seen.
+        """
+        with tempfile.TemporaryDirectory() as folder:
+            begun = [self._charged(Path(folder) / name / "run") for name in ("one", "other")]
+            if begun[0] is not None and begun[0] == begun[1]:
+                raise LawError("two runs without a seed, in folders of one name, draw alike")
+            path = Path(folder) / "released"
+
+            def stop(*_: Any) -> None:
+                raise _StoppedError
+
+            with suppress(_StoppedError):
+                self._run(self.first, path, on_round=stop)
+            for rows, named in [*((rows, "") for rows in self.others), (self.first, "Another")]:
+                with suppress(ShuffleSimError):
+                    self._run(rows, path, named, resume=True)
+                    what = f"as {named.lower()} algorithm's" if named else "with other rows"
+                    raise LawError(f"a run that was stopped goes on {what}")
+            drawn = set[Any]()
+            found = self._run(self.first, path, resume=True, drawn=lambda what, _: drawn.add(what))
+            if len(drawn) > found.rounds - 1:
+                raise LawError("a run that goes on draws again what was released")
+
+    def _charged(self, path: Path) -> Any:
+        """Where the stream begins of a run that is stopped as it draws, with its charge on disk."""
+        sizes, begun = list[int](), list[Any]()
+
+        def weigh(*_: Any) -> None:
+            files = (each.stat() for each in path.rglob("*") if each.is_file())
+            sizes.append(sum(each.st_size for each in files))
+
+        def stop(_: Any, begins: Any) -> None:
+            weigh()
+            begun.append(begins)
+            raise _StoppedError
+
+        with suppress(_StoppedError):
+            self._run(self.first, path, drawn=stop, on_start=weigh)
+        if not begun:
+            raise UncheckedError("nothing is drawn in a run")
+        if sizes[-1] <= sizes[0]:
+            raise LawError("what is drawn is not on disk before: stopped, it is not charged")
+        return begun[0]
+
+    def _run(
+        self,
+        rows: Any,
+        path: Path,
+        named: str = "",
+        *,
+        resume: bool = False,
+        drawn: Drawn | None = None,
+        **hooks: Any,
+    ) -> Result:
+        how = replace(self.execution, **hooks)
+        return self.run(rows, drawn, named, execution=how, checkpoint=path, resume=resume)

@@ -1,0 +1,1 @@
+"""A trusted curator's statistics, mechanisms and whole runs, held to what they state."""

@@ -1,0 +1,136 @@
+"""What a curator does with a mechanism: the value it gives, the generator, and what it releases."""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from copy import copy, deepcopy
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from shuffle_sim.auditing.laws.statistics import LawError
+from shuffle_sim.data.population import Population
+from shuffle_sim.privacy.mechanisms import Mechanism
+from shuffle_sim.protocol.release import Release, WholeStatistic
+
+_NEAR = 1e-9  # of floating point: sums over blocks are added in another order
+_BEGUN = 16  # bytes of a generator that are compared
+
+
+@dataclass(frozen=True)
+class Answered:
+    """A release of a run, as the curator answered it."""
+
+    release: Release
+    released: Any
+
+
+@dataclass(frozen=True)
+class Called:
+    """A call of a mechanism: what it was given, where its generator began, and what it made.
+
+    Attributes:
+        again: makes it once more, from the same place of the stream; None where no copy is kept.
+    """
+
+    value: Any
+    sensitivity: float
+    begins: bytes | None
+    made: Any
+    again: Any
+
+
+def value_of(release: Release, data: Population) -> Any:
+    """The value of a statistic before noise."""
+    rows = np.concatenate([data.rows(*span) for span in release.cohort.ranges])
+    if isinstance(release.statistic, WholeStatistic):
+        return release.statistic.of(rows)
+    return release.statistic(lambda part: part(rows), len(rows))
+
+
+def sampled(
+    release: Release, place: int, value: Any, rng: np.random.Generator, opened: dict[int, int]
+) -> Any:
+    """What is released of a value; `opened` has the seeds of sessions by their first release."""
+    drawn = [rng]
+    if release.mechanism.sessions:
+        session = place if release.session is None else release.session
+        begun = opened.setdefault(session, int(rng.integers(2**62)))
+        drawn.append(np.random.default_rng(begun))
+    return release.mechanism.sample(value, release.sensitivity.value, *drawn)
+
+
+class Notes:
+    """The calls of mechanisms in a run.
+
+    Attributes:
+        called: in order.
+    """
+
+    def __init__(self, drawn: Callable[[Any, Any], None] | None = None) -> None:
+        """None as yet; `drawn` is told of each before it is made."""
+        self.called: list[Called] = []
+        self._drawn = drawn
+        self._kinds: dict[type, type] = {}
+
+    def noted(self, mechanism: Mechanism[Any]) -> Mechanism[Any]:
+        """The same mechanism, which notes how it is called."""
+        kind, noted = type(mechanism), copy(mechanism)
+
+        def sample(this: Any, value: Any, sensitivity: float, rng: Any, *opened: Any) -> Any:
+            given, begins, again = deepcopy(value), None, None
+            # A cryptographic stream stays where it is, and is not looked at.
+            with suppress(TypeError):
+                begins, drawn = deepcopy(rng).bytes(_BEGUN), deepcopy((rng, *opened))
+                again = partial(kind.sample, this, given, sensitivity, *drawn)
+            if self._drawn is not None:
+                self._drawn(len(self.called), begins)
+            made = kind.sample(this, value, sensitivity, rng, *opened)
+            self.called.append(Called(given, sensitivity, begins, deepcopy(made), again))
+            return made
+
+        # In its own class's name: what is journalled stays the same. One class for each kind: equal
+        # mechanisms stay equal.
+        found = self._kinds.setdefault(kind, type(kind.__name__, (kind,), {"sample": sample}))
+        object.__setattr__(noted, "__class__", found)
+        return noted
+
+
+def check_called(seen: Sequence[Answered], called: Sequence[Called], data: Population) -> None:
+    """Every release is what its mechanism made, once, of the statistic's value.
+
+    Args:
+        seen: releases of a run in order.
+        called: its calls of mechanisms in order.
+        data: of the run.
+
+    Raises:
+        LawError: naming the release that is not.
+    """
+    if len(called) != len(seen):
+        raise LawError(f"{len(seen)} releases call mechanisms {len(called)} times")
+    for place, (one, call) in enumerate(zip(seen, called, strict=True)):
+        stated = one.release.sensitivity.value
+        if call.sensitivity != stated:
+            raise LawError(f"release {place}: noise for {call.sensitivity:g}, stated is {stated:g}")
+        if not _alike(value_of(one.release, data), call.value, _NEAR):
+            raise LawError(f"release {place}: noise is added to another value than the statistic's")
+        if not _alike(call.made, one.released, 0.0):
+            raise LawError(f"release {place}: it is not what its mechanism made")
+        # Outside of the run: what draws otherwise for this release alone would show.
+        if call.again is not None and not _alike(call.made, call.again(), 0.0):
+            raise LawError(f"release {place}: its mechanism draws otherwise within a run")
+
+
+def _alike(wanted: Any, found: Any, near: float) -> bool:
+    if wanted is None or found is None:
+        return wanted is found
+    try:
+        one, other = np.asarray(wanted, float), np.asarray(found, float)
+    except (TypeError, ValueError):
+        return True  # functions and the like: nothing is known of how near they are
+    if one.shape != other.shape:
+        return False
+    far = near * float(np.abs(one).max(initial=0.0))
+    return bool((np.abs(one - other) <= far).all())

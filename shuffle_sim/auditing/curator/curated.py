@@ -1,0 +1,337 @@
+"""Whole runs of a trusted curator: how far every release moves, and what its noise has in common.
+
+The curator itself is run, without a seed. Its releases are seen as the algorithm gets them; the
+values before noise are computed here, on the rows and at the states of those runs.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from copy import copy, deepcopy
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import scipy  # parts by attribute: they load when used
+
+from shuffle_sim.arrays import Floats
+from shuffle_sim.auditing.claims.curves import check_curves
+from shuffle_sim.auditing.claims.neighbours import diverse, nearly, neighbours
+from shuffle_sim.auditing.claims.plan import UncheckedError
+from shuffle_sim.auditing.claims.resuming import Drawn, Kept, renamed
+from shuffle_sim.auditing.claims.stated import check_beside, check_charged
+from shuffle_sim.auditing.curator.calls import Answered, Called, Notes, check_called, value_of
+from shuffle_sim.auditing.curator.following import check_followed
+from shuffle_sim.auditing.curator.mechanism_law import check_mechanism
+from shuffle_sim.auditing.curator.release_law import (
+    DIGITS,
+    check_digits,
+    check_distance,
+    check_tails,
+    check_uniform,
+    digits_of,
+    threshold_uniform,
+    uniform_of,
+)
+from shuffle_sim.auditing.laws.sequences import check_lags
+from shuffle_sim.auditing.laws.statistics import LawError, naming
+from shuffle_sim.data.persons import population_for
+from shuffle_sim.data.population import Population
+from shuffle_sim.errors import ParameterError
+from shuffle_sim.execution.engine import run
+from shuffle_sim.execution.options import Execution
+from shuffle_sim.execution.result import Result
+from shuffle_sim.privacy.ledger import Charge
+from shuffle_sim.privacy.sparse_vector import AboveThreshold
+from shuffle_sim.protocol.release import CentralAlgorithm, Release
+from shuffle_sim.sampling.randomness import GENERATORS
+
+_SECONDS = 1.0
+"""Of the clock for runs, which may be in other processes; of this one's processor for neighbours.
+Sixty times as much if thorough."""
+_FEWEST, _MOST = 12, 600  # runs
+_NEAR = 1e-11  # standardised draws that are so near are one
+_STATES = 60  # at which neighbours are compared
+_ALIKE = 24  # tables that are compared two by two
+_MECHANISMS, _TABLES, _BITS = 4, 8, 128  # looked at: mechanisms, neighbours, bits of seeds
+
+
+class Runs:
+    """Runs of an algorithm by the curator, without a seed.
+
+    Args:
+        algorithm: what is run.
+        first: rows.
+        second: rows of which one differs.
+        options: of the runs, as for `run`.
+        thorough: more runs, states and neighbours.
+    """
+
+    def __init__(
+        self,
+        algorithm: CentralAlgorithm[Any],
+        first: Floats,
+        second: Floats,
+        options: dict[str, Any],
+        *,
+        thorough: bool = False,
+    ) -> None:
+        """Run it, as often as there is time."""
+        self._algorithm, self._first, self._second = algorithm, first, second
+        self._untouched = deepcopy(algorithm)  # by rows: runs may keep what they saw
+        self._options, self._seconds = options, _SECONDS * (60 if thorough else 1)
+        self._most = _MOST * (4 if thorough else 1)
+        began = time.perf_counter()
+        self.runs: list[list[Answered]] = []
+        self.called: list[list[Called]] = []
+        self.results = list[Result]()
+        while len(self.runs) < _FEWEST or (
+            len(self.runs) < self._most and time.perf_counter() - began < self._seconds
+        ):
+            seen, called, result = self._run(self._first)
+            self.runs.append(seen)
+            self.called.append(called)
+            self.results.append(result)
+
+    def _run(
+        self, rows: Any, drawn: Drawn | None = None, named: str = "", **more: Any
+    ) -> tuple[list[Answered], list[Called], Result]:
+        seen, notes = list[Answered](), Notes(drawn)
+        watched = renamed(copy(self._algorithm), named)
+        kind: type[CentralAlgorithm[Any]] = type(watched)
+
+        def plan(this: Any, state: Any) -> Release | None:
+            release = kind.plan(this, state)
+            return release and replace(release, mechanism=notes.noted(release.mechanism))
+
+        def update(this: Any, state: Any, released: Any) -> Any:
+            if (release := kind.plan(this, state)) is not None:
+                seen.append(Answered(release, released))
+            return kind.update(this, state, released)
+
+        # In its own class's name: what is journalled and hashed stays the same.
+        watched.__class__ = type(kind.__name__, (kind,), {"plan": plan, "update": update})
+        result = run(watched, rows, **self._options | more)
+        return seen, notes.called, result
+
+    def values(self) -> None:
+        """Every release is what its mechanism made of the statistic's own value, as stated.
+
+        Mechanisms begin where no other does: in all releases of all runs, also of runs whose
+        seeds differ in one bit.
+
+        Raises:
+            LawError: naming the release.
+        """
+        base, began = self._population(self._first), time.perf_counter()
+        begun = list[bytes | None]()
+        for seen, called in [*zip(self.runs, self.called, strict=True)][:_FEWEST]:
+            check_called(seen, called, base)
+        begun += [each.begins for called in self.called for each in called]
+        for place, (_, population) in enumerate(islice(self.neighbours(), _TABLES)):
+            if place > 1 and time.perf_counter() - began > self._seconds / 2:
+                break
+            with suppress(ParameterError):  # rows that are not allowed are not looked at
+                seen, called, result = self._run(population)
+                check_called(seen, called, population)
+                check_beside(self.results[0], result)
+                begun += [each.begins for each in called]
+        generator = getattr(self._options.get("execution"), "generator", GENERATORS[0])
+        if generator == GENERATORS[0]:  # another takes no seed
+            for bit in np.random.default_rng(_BITS).permutation(_BITS).tolist():
+                if time.perf_counter() - began > self._seconds / 2:
+                    break
+                _, called, _ = self._run(self._first, seed=1 << bit)
+                begun += [each.begins for each in called]
+        known = [each for each in begun if each is not None]
+        if len(set(known)) < len(known):
+            raise LawError("two releases draw from one place of a stream")
+
+    def followed(self) -> None:
+        """What is asked of the rows, and the result, follow from what was released alone.
+
+        Raises:
+            LawError: they do not.
+        """
+        others = [each for _, each in islice(self.neighbours(), 1, 40)]
+        check_followed(self._untouched, self._first, self._second, others, self._seconds)
+
+    def resumed(self) -> None:
+        """What a stopped run leaves on disk, and who may go on.
+
+        Raises:
+            LawError: as `Kept.check`.
+        """
+
+        def started(rows: Any, drawn: Drawn | None, named: str, **given: Any) -> Result:
+            seen, _, found = self._run(rows, drawn, named, **given)
+            _check_charged(found, seen)
+            return found
+
+        execution = self._options.get("execution") or Execution()
+        others = [self._second, *nearly(self._first)]
+        Kept(started, self._first, others, execution).check()
+
+    def charged(self) -> None:
+        """Every run charges all that it releases, as planned.
+
+        Raises:
+            LawError: one does not.
+        """
+        for found, seen in [*zip(self.results, self.runs, strict=True)][:_FEWEST]:
+            _check_charged(found, seen)
+        charges = self.results[0].ledger.charges
+        check_curves((each.event for each in charges), self._algorithm.delta)
+
+    def _population(self, rows: Floats) -> Population:
+        algorithm = self._algorithm
+        return population_for(algorithm.unit, rows, algorithm.most_records)
+
+    def neighbours(self) -> Iterator[tuple[int, Population]]:
+        """Tables that differ from the first in one row: which one, and the table."""
+        starts = {low for each in self.runs[0] for low, _ in each.release.cohort.ranges[:1]}
+        return neighbours(self._algorithm, self._first, self._second, starts)
+
+    def distances(self) -> None:
+        """No release of a run moves farther between neighbours than it states.
+
+        Raises:
+            LawError: naming the release.
+            UncheckedError: a norm in which distances are not computed.
+        """
+        self._diverse()
+        base, began, known = self._population(self._first), time.process_time(), True
+        answered = [(place, each) for found in self.runs[:4] for place, each in enumerate(found)]
+        if len(answered) > _STATES:
+            kept = np.linspace(0, len(answered) - 1, _STATES).astype(int)
+            answered = [answered[each] for each in kept]
+        values = [value_of(each.release, base) for _, each in answered]
+        alike: dict[tuple[int, int], list[Any]] = {}
+        for row, population in self.neighbours():
+            for at, ((place, each), value) in enumerate(zip(answered, values, strict=True)):
+                # Tables that differ from the first in one row differ from each other in it, too.
+                others = alike.setdefault((row, at), [value])
+                found = value_of(each.release, population)
+                with naming(f"release {place}"):
+                    for other in others[-_ALIKE:]:
+                        known &= check_distance(each.release, other, found)
+                others.append(found)
+                if time.process_time() - began > self._seconds:
+                    return
+        if not known:
+            raise UncheckedError("a distance of functions, whose norm is not computed")
+
+    def _diverse(self) -> None:
+        """Values of some releases on tables of many kinds of rows, and on their neighbours."""
+        began, found = time.process_time(), self.runs[0]
+        releases = [found[place].release for place in sorted({0, len(found) // 2, len(found) - 1})]
+        for base, others in diverse(self._algorithm, self._first, self._second):
+            for place, release in enumerate(releases):
+                value = value_of(release, base)
+                for other in others:
+                    with naming(f"release {place} on rows of many kinds"):
+                        check_distance(release, value, value_of(release, other))
+                if time.process_time() - began > self._seconds:
+                    return
+
+    def noise(self, alarm: float) -> None:
+        """The noise of all releases of all runs: no draw comes again, and none tells of another.
+
+        Raises:
+            LawError: naming what is off; by chance with probability `alarm`.
+            UncheckedError: a mechanism whose noise has no law here.
+        """
+        base, rng = self._population(self._first), np.random.default_rng(len(self.runs))
+        values: dict[bytes, Any] = {}
+        drawn, digits, unknown = list[list[Floats]](), list[Floats](), set[str]()
+        for found in self.runs:
+            mine, sessions = list[Floats](), dict[int, list[tuple[Answered, Any]]]()
+            for place, each in enumerate(found):
+                key = each.release.public()
+                if key not in values:
+                    values[key] = value_of(each.release, base)
+                if isinstance(each.release.mechanism, AboveThreshold):
+                    opened = each.release.session
+                    sessions.setdefault(place if opened is None else opened, []).append(
+                        (each, values[key])
+                    )
+                    continue
+                uniform = uniform_of(each.release, values[key], each.released, rng)
+                if uniform is None:
+                    unknown.add(type(each.release.mechanism).__name__)
+                    continue
+                mine.append(uniform)
+                digits.append(digits_of(each.release, values[key], each.released, rng))
+            for asked in sessions.values():
+                mechanism: Any = asked[0][0].release.mechanism
+                answers = [bool(each.released) for each, _ in asked]
+                mine.append(
+                    threshold_uniform(mechanism, [value for _, value in asked], answers, rng)
+                )
+            drawn.append(mine)
+        if any(drawn):
+            every = np.concatenate([*digits, np.empty((0, DIGITS))])
+            self._independent(drawn, every, 4 * alarm / 5)
+        else:
+            self._released_differ()
+        mechanisms = {repr(each.release.mechanism): each.release for each in self.runs[0]}
+        for one in (kept := [*mechanisms.values()][:_MECHANISMS]):
+            check_mechanism(one, values[one.public()], alarm / 5 / len(kept))
+        if unknown:
+            raise UncheckedError(f"{', '.join(sorted(unknown))}: no law of its noise")
+
+    @staticmethod
+    def _independent(drawn: list[list[Floats]], digits: Floats, alarm: float) -> None:
+        """Uniform numbers of all releases: fresh, uniform, and independent of each other."""
+        row = np.concatenate([each for mine in drawn for each in mine])
+        check_distinct(row, alarm / 5)
+        check_digits(digits, alarm / 5)
+        by_width: dict[int, list[Floats]] = {}
+        for one in (one for mine in drawn for one in mine):
+            by_width.setdefault(len(one), []).append(one)
+        for same in by_width.values():
+            check_uniform(np.array(same), alarm / 5 / len(by_width))
+        check_lags(2 * row[None] - 1, 1 / 3, alarm / 10, "noise of releases")
+        check_tails(row, alarm / 20)
+        places = max(map(len, drawn))
+        for place in range(places):
+            mine = np.concatenate([each[place] for each in drawn if place < len(each)])
+            with naming(f"release {place}"):
+                check_uniform(mine[:, None], alarm / 20 / places)
+        # Every two numbers of a run, also of two releases, over all runs.
+        long = min(sum(map(len, mine)) for mine in drawn)
+        if min(map(len, drawn)) > 1:
+            check_uniform(np.array([np.concatenate(mine)[:long] for mine in drawn]), alarm / 5)
+
+    def _released_differ(self) -> None:
+        """Two runs do not release the same floats."""
+        last = [np.ravel(np.asarray(each.released)) for found in self.runs for each in found[-1:]]
+        floats = [each.tobytes() for each in last if each.dtype.kind == "f" and each.size]
+        if len(floats) > 1 and len(set(floats)) == 1:
+            raise LawError(f"{len(floats)} runs without a seed release the same")
+
+
+def _check_charged(found: Result, seen: Sequence[Answered]) -> None:
+    releases = (each.release for each in seen)
+    check_charged(found, (Charge(r.cohort, r.event) for r in releases if r.event))
+
+
+def check_distinct(uniform: Floats, alarm: float) -> None:
+    """Draws of a continuous law, made uniform, hardly ever meet: their number is Poisson or less.
+
+    Raises:
+        LawError: they do: noise comes again, or takes few values.
+    """
+    # Ends of the range are where doubles are made one by rounding.
+    row = np.sort(uniform[(uniform > 1e-9) & (uniform < 1 - 1e-9)])
+    met = int((np.diff(row) < _NEAR).sum())
+    # n^2/2 pairs, each within NEAR on either side; spacings are negatively dependent.
+    expected = len(row) ** 2 * _NEAR
+    if met and scipy.stats.poisson.sf(met - 1, expected) < alarm / 2:
+        raise LawError(f"{met:,} of {len(row):,} draws of noise came before")
+    # Noise of the other sign: u and 1 - u; folded, twice as dense.
+    both = np.sort(np.minimum(row, 1 - row))
+    met = int((np.diff(both) < _NEAR).sum())
+    if met and scipy.stats.poisson.sf(met - 1, 2 * expected) < alarm / 2:
+        raise LawError(f"{met:,} of {len(row):,} draws of noise came before, turned")

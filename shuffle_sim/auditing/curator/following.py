@@ -1,0 +1,83 @@
+"""Runs on other rows that are given the same releases: they must go the same way."""
+
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from copy import deepcopy
+from typing import Any
+
+import numpy as np
+
+from shuffle_sim.arrays import Floats
+from shuffle_sim.auditing.curator.calls import sampled, value_of
+from shuffle_sim.auditing.laws.statistics import LawError
+from shuffle_sim.data.persons import population_for
+from shuffle_sim.data.population import Population
+from shuffle_sim.errors import ParameterError
+from shuffle_sim.execution.setup import suited
+from shuffle_sim.protocol.release import CentralAlgorithm
+from shuffle_sim.wire.fingerprint import fingerprint
+
+_RELEASES, _TABLES = 200, 6  # that are followed; with the longest rows
+_SHRUNK = 0.3  # times all features
+
+
+def check_followed(
+    algorithm: CentralAlgorithm[Any],
+    first: Floats,
+    second: Floats,
+    others: Sequence[Population],
+    seconds: float,
+) -> None:
+    """What an algorithm asks, and its result, follow from what was released alone.
+
+    Args:
+        algorithm: of a curator.
+        first: rows, or persons.
+        second: rows of which one differs.
+        others: more tables; those with the largest numbers are taken.
+        seconds: of a processor, for more than two tables.
+
+    Raises:
+        LawError: they follow from rows, too.
+    """
+    shrunk, began = first.copy(), time.process_time()
+    shrunk[..., :-1] *= _SHRUNK
+    longest = sorted(others, key=_largest, reverse=True)[:_TABLES]
+    own = population_for(algorithm.unit, first, algorithm.most_records)
+    tables: list[Any] = [second, shrunk, *longest]
+    for place, rows in enumerate(tables):
+        if place > 1 and time.process_time() - began > seconds:
+            break
+        with suppress(ParameterError):  # rows that are not allowed are not looked at
+            _follow(algorithm, own, population_for(algorithm.unit, rows, algorithm.most_records))
+
+
+def _follow(algorithm: CentralAlgorithm[Any], own: Population, other: Population) -> None:
+    """A run on one table, and one on the other that is given its releases."""
+    pair, rng = [deepcopy(algorithm) for _ in range(2)], np.random.default_rng(own.users)
+    for each, data in zip(pair, (own, other), strict=True):
+        suited(each, data)
+    one, two = pair
+    state, follows = one.init(), two.init()
+    opened: dict[int, int] = {}
+    for place in range(_RELEASES):
+        release, asked = one.plan(state), two.plan(follows)
+        if release is None or asked is None:
+            if release is not asked:
+                raise LawError(f"release {place} is asked for by rows, not by earlier releases")
+            break
+        if release.public() != asked.public():
+            raise LawError(f"release {place} follows from rows, not from earlier releases")
+        released = sampled(release, place, value_of(release, own), rng, opened)
+        state = one.update(state, deepcopy(released))
+        value_of(asked, other)  # what the statistic keeps of it must not be used
+        follows = two.update(follows, deepcopy(released))
+    else:
+        return  # a long run is followed so far
+    if fingerprint(one.result(state)) != fingerprint(two.result(follows)):
+        raise LawError("the result follows from rows, not from releases alone")
+
+
+def _largest(data: Population) -> float:
+    return max(float(np.abs(np.asarray(row, float)).max()) for row in data.rows(0, data.users))

@@ -1,0 +1,1 @@
+"""What draws say of a law whose probabilities are known. Nothing here knows a run."""

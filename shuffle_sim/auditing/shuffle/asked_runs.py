@@ -1,0 +1,248 @@
+"""Whole runs of what is audited, with the options that are asked for."""
+
+from contextlib import suppress
+from copy import copy, deepcopy
+from dataclasses import replace
+from functools import cached_property
+from itertools import combinations, product
+from typing import Any
+
+import numpy as np
+
+from shuffle_sim.auditing.claims.neighbours import nearly
+from shuffle_sim.auditing.claims.resuming import Drawn, Kept, renamed
+from shuffle_sim.auditing.claims.stated import check_beside, check_rounds
+from shuffle_sim.auditing.laws.statistics import LawError
+from shuffle_sim.auditing.shuffle.bench import of_categories
+from shuffle_sim.auditing.shuffle.sealed import check_runs, check_sealing
+from shuffle_sim.auditing.shuffle.watching import (
+    Reference,
+    Watched,
+    bits_of_chance,
+    chance_of,
+    rows_for,
+)
+from shuffle_sim.data.persons import population_for
+from shuffle_sim.data.population import InMemory, Population
+from shuffle_sim.errors import ParameterError
+from shuffle_sim.execution.engine import run
+from shuffle_sim.execution.options import Execution
+from shuffle_sim.execution.result import Result
+from shuffle_sim.execution.runtime import Runtime
+from shuffle_sim.protocol.base import Protocol, RoundSpec
+from shuffle_sim.protocol.task import walked
+from shuffle_sim.registry import registered
+from shuffle_sim.roles import UserShard
+from shuffle_sim.roles.users import admitted
+from shuffle_sim.sampling.kernels import fortran
+from shuffle_sim.sampling.randomness import GENERATORS
+from shuffle_sim.wire.codec import encode
+from shuffle_sim.wire.fingerprint import fingerprint
+from shuffle_sim.wire.frames import Kind
+
+_WORK = 2e7  # values of all rounds of a run that is made several times
+_SURE = 30  # bits of chance: what agrees in so many was not drawn anew
+_DRAWN_FROM = 24  # users whose reports are drawn where no law says how often they agree
+_ASKS = "answer", "gather"  # users for what they send
+_OUT = 10.0  # times the rows
+_MANY = 40  # tallies that two runs do not share all of
+
+
+class AskedRuns:
+    """A protocol, the data that it would be run on, and the options of the run."""
+
+    alarm = 1e-8
+
+    def __init__(
+        self,
+        protocol: Protocol[Any],
+        data: Any,
+        options: dict[str, Any],
+        entropy: int,
+        shard: type[UserShard] = UserShard,
+        *,
+        thorough: bool = False,
+    ) -> None:
+        """Make rows where none are given."""
+        self.protocol, self.entropy, self.shard = protocol, entropy, shard
+        self._untouched = deepcopy(protocol)  # by rows: runs may keep what they saw
+        self.thorough, self.given = thorough, data
+        self.options = dict(options)
+        execution: Execution = self.options.pop("execution", None) or Execution()
+        # Unless roles together are asked for, what passes between roles is looked at.
+        self.execution = replace(execution, placement=execution.placement or "apart")
+        self.runtime: Any = self.options.pop("runtime", "inprocess")
+        spec = protocol.plan(protocol.init())
+        if spec is None:
+            raise ParameterError("protocol", protocol, "one that asks users something")
+        self.spec: RoundSpec = spec
+        small = protocol.users * spec.randomizer.alphabet.labels <= _WORK
+        self.data = rows_for(protocol, spec, entropy) if data is None and small else data
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is a run in process, as by default."""
+        others = {name: value for name, value in self.options.items() if name != "fidelity"}
+        alone = others.get("workers", 1) == 1 and others.get("security", "none") == "none"
+        return self.runtime == "inprocess" and alone and self.execution.placement == "apart"
+
+    @property
+    def categories(self) -> bool:
+        """Whether users hold categories, or send words."""
+        return of_categories(self.spec.randomizer)
+
+    @property
+    def _runs(self) -> int:
+        quick = 4 if self.plain else 2
+        return 2 * quick if self.thorough else quick
+
+    @property
+    def _seedless(self) -> str:
+        strong = self.execution.generator != GENERATORS[0]
+        return "the cryptographic generator takes no seed" if strong else ""
+
+    def _work(self) -> float:
+        """Values of all rounds."""
+        total = 0.0
+        for spec in walked(copy(self.protocol)):
+            total += spec.cohort.size * spec.randomizer.alphabet.labels
+            if total > _WORK:
+                break
+        return total
+
+    def population(self) -> Population:
+        """The rows as a run takes them."""
+        return population_for(self.protocol.unit, self.data, self.protocol.most_records)
+
+    def unseeded(self) -> None:
+        """No frame and no view of a run comes again in another, nor all of its tallies."""
+        runs = [self._run() for _ in range(self._runs)]
+        entropies = [each for _, seen in runs for each in seen.entropies]
+        if entropies and (len(set(entropies)) < len(entropies) or min(entropies) < 1 << 64):
+            raise LawError("two runs have one entropy, or one of few bits")
+        if any(seen.generators - {self.execution.generator} for _, seen in runs):
+            raise LawError(f"some roles do not draw by {self.execution.generator}")
+        kinds = {kind for _, seen in runs for kind, *_ in seen.frames}
+        for (place, (_, first)), kind in product(enumerate(runs), kinds):
+            same, bits = 0, list[float]()
+            for _, second in runs[place + 1 :]:
+                for key in first.frames.keys() & second.frames.keys():
+                    if key[0] is kind:
+                        users, sent = first.frames[key]
+                        same += sent == second.frames[key][1]
+                        # Of a sum no more is known than of one user in it.
+                        bits.append(self._bits * (1 if kind is Kind.TALLY else users))
+            if same and chance_of(same, bits) < 2.0**-_SURE:
+                raise LawError(f"{same:,} of {len(bits):,} frames of runs are those of another")
+        tallies = [np.concatenate(seen.tallies) for _, seen in runs if seen.tallies]
+        if len(tallies) > 1 and tallies[0].size * (len(tallies) - 1) >= _MANY:
+            same = sum(np.array_equal(one, two) for one, two in combinations(tallies, 2))
+            if same:
+                raise LawError(f"{same} pairs of {len(tallies)} runs give the same tallies")
+
+    @cached_property
+    def _bits(self) -> float:
+        """Bits of chance in what a user sends, at least."""
+        spec, population = self.spec, self.population()
+        rows = fortran(population.rows(0, min(population.users, _DRAWN_FROM)))
+        values, *_ = admitted(spec.query(rows), spec.randomizer)
+        return bits_of_chance(spec.randomizer, values, self.entropy)
+
+    def sealed(self) -> None:
+        """Keys and boxes of two runs, of one seed if they take one; then boxes themselves."""
+        seed = None if self._seedless else self.entropy % 2**63
+        runs = [self._run(seed)[1] for _ in range(2)]
+        check_runs(runs, self.spec.randomizer, self.alarm / 2)
+        check_sealing(self.alarm / 2)
+
+    def hosted(self) -> None:
+        """The bits of the path that is asked for are those of a run in process."""
+        # Of all bits that a seed may have: a host may leave out some.
+        seed = self.entropy | 1 << 127
+        reference, plain = self._run(seed, host=Reference(), workers=1, security="none")
+        if self.plain and self.protocol.users > 2:
+            found, seen = self._run(seed, workers=min(3, self.protocol.users))
+        else:
+            found, seen = self._run(seed)
+        alike = fingerprint(found.value) == fingerprint(reference.value)
+        if not alike or not all(map(np.array_equal, seen.tallies, plain.tallies)):
+            raise LawError("another result than in process with one worker")
+        shared = seen.frames.keys() & plain.frames.keys()
+        if found.shuffler_shards != reference.shuffler_shards:  # then views are cut otherwise
+            shared = {key for key in shared if key[0] is not Kind.VIEW}
+        for key in shared:
+            if seen.frames[key] != plain.frames[key]:
+                kind, index, *_ = key
+                raise LawError(f"round {index}: a {kind.name.lower()} frame that no role sends")
+        self._replay(found, seen)
+        self._beside(found, seed)
+
+    def _replay(self, found: Any, seen: Watched) -> None:
+        """The result is that of the views alone."""
+        protocol = deepcopy(self._untouched)
+        state = protocol.init()
+        for place, tally in enumerate(seen.views):
+            spec = protocol.plan(state)
+            if spec is None or encode(spec.query) != seen.queries[place]:
+                raise LawError(f"what round {place} asks does not follow from earlier views")
+            state = protocol.update(state, spec.analyze(tally))
+        if protocol.plan(state) is not None:
+            raise LawError("the run ends by something else than its views")
+        if fingerprint(protocol.result(state)) != fingerprint(found.value):
+            raise LawError("the result does not follow from the views")
+
+    def _beside(self, found: Any, seed: int) -> None:
+        """What a result tells beside its value is that of a run on rows far out."""
+        population, views = self.population(), self.spec.randomizer.view
+        if not isinstance(population, InMemory) or population.array.dtype == object:
+            return
+        rows = population.array
+        # Categories stay what they are: all users hold the first one's.
+        moved = np.repeat(rows[:1], len(rows), axis=0) if views != "sums" else rows * _OUT
+        with suppress(ParameterError):  # such rows are refused
+            check_beside(found, self._run(seed, data=moved)[0])
+
+    def resumed(self) -> None:
+        """What a stopped run leaves on disk, and who may go on."""
+        population, others = self.population(), list[Any]()
+        if isinstance(population, InMemory) and population.array.dtype.kind == "f":
+            others = nearly(population.array)
+        Kept(self._kept, self.data, others, self.execution).check()
+
+    def _kept(self, rows: Any, drawn: Drawn | None, named: str, **given: Any) -> Result:
+        host = self._host()
+        call, put, entropies = host.call, host.host, list[int]()
+
+        def hosted(role: Any, *arguments: Any) -> Any:
+            entropies.append(getattr(arguments[0], "entropy", 0))
+            return put(role, *arguments)
+
+        def called(role: Any, method: str, *arguments: Any, **more: Any) -> list[Any]:
+            if drawn is not None and method in _ASKS:
+                drawn(bytes(arguments[0]), next(filter(None, entropies), None))
+            return call(role, method, *arguments, **more)
+
+        vars(host)["call"], vars(host)["host"] = called, hosted
+        protocol = renamed(copy(self.protocol), named)
+        found = run(protocol, rows, runtime=host, **self.options | given)
+        check_rounds(found, self.protocol)
+        return found
+
+    def _host(self) -> Runtime:
+        """A runtime that is the run's own."""
+        given: Any = self.runtime
+        return given if isinstance(given, Runtime) else registered("runtime", given)()
+
+    def _run(
+        self, seed: int | None = None, host: Any = None, data: Any = None, **more: Any
+    ) -> tuple[Any, Watched]:
+        seen = Watched()
+        execution = replace(self.execution, on_round=seen.round)
+        if host is not None:
+            execution = replace(execution, placement="apart")
+        made = self._host() if host is None else host
+        seen.watch(made)
+        given = {"runtime": made, "seed": seed, "execution": execution, **self.options, **more}
+        found = run(copy(self.protocol), self.data if data is None else data, **given)
+        check_rounds(found, self.protocol)
+        return found, seen

@@ -1,0 +1,112 @@
+"""Where draws come from: the entropy of a run, who asks for a stream, how much reports take."""
+
+import math
+import os
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
+from typing import Any, Self
+
+import numpy as np
+
+from shuffle_sim.arrays import Values
+from shuffle_sim.auditing.laws.statistics import LawError
+from shuffle_sim.roles import Deployment
+from shuffle_sim.sampling.kernels import using
+from shuffle_sim.sampling.randomness import Role, entropy_of
+
+_BYTES = 16  # of entropy
+WORDS = 4
+"""Of 64 bits: what is drawn from fewer can be tried out."""
+_SOURCES: tuple[tuple[Any, str], ...] = ((os, "urandom"), (random, "_urandom"))
+
+
+@dataclass(frozen=True)
+class Noted(Deployment):
+    """Notes which streams its roles ask for: round, role and index."""
+
+    asked: list[tuple[int, Role, int]] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, deployment: Deployment) -> Self:
+        """The same, which has noted nothing."""
+        return cls(**{each.name: getattr(deployment, each.name) for each in fields(Deployment)})
+
+    def stream(self, round_index: int, role: Role, index: int) -> np.random.Generator:
+        self.asked.append((round_index, role, index))
+        return super().stream(round_index, role, index)
+
+    @property
+    def again(self) -> list[tuple[int, Role, int]]:
+        """Streams that were asked for more than once."""
+        return [key for key, times in Counter(self.asked).items() if times > 1]
+
+
+def check_entropy() -> None:
+    """A run's entropy is made of 128 bits of the operating system, and of nothing else.
+
+    Raises:
+        LawError: of a clock, of fewer bits, or of something else.
+    """
+    with _given(bytes(_BYTES)):
+        if entropy_of(None) != entropy_of(None):
+            raise LawError("the entropy of runs is not the operating system's")
+    found = set()
+    for bit in range(8 * _BYTES):
+        with _given((1 << bit).to_bytes(_BYTES, "big")):
+            found.add(entropy_of(None))
+    if len(found) < 8 * _BYTES:
+        raise LawError(f"of 128 bits of the operating system {len(found)} are in the entropy")
+
+
+@contextmanager
+def _given(source: bytes) -> Iterator[None]:
+    """The operating system's random bytes are these."""
+
+    def drawn(size: int) -> bytes:
+        return (source * math.ceil(size / len(source)))[:size]
+
+    before = [getattr(module, name) for module, name in _SOURCES]
+    try:
+        for module, name in _SOURCES:
+            setattr(module, name, drawn)
+        yield
+    finally:
+        for (module, name), each in zip(_SOURCES, before, strict=True):
+            setattr(module, name, each)
+
+
+def check_drawn(randomizer: Any, values: Values, kernel: str, entropy: int, bits: float) -> None:
+    """Reports of users are drawn from the users' stream, word by word, by a kernel.
+
+    Args:
+        randomizer: of the users.
+        values: of some users, admitted.
+        kernel: that draws.
+        entropy: of the stream.
+        bits: of chance in all that they send, at least.
+
+    Raises:
+        LawError: from fewer bits: from a seed that can be tried out.
+    """
+    least = min(WORDS, math.floor(bits / 64))
+    acts: dict[str, Callable[[Any], Any]] = {"reports": lambda rng: randomizer.reports(values, rng)}
+    if randomizer.view == "sums":
+        acts["counts"] = lambda rng: randomizer.counts(values, rng)
+    for name, act in acts.items():
+        with using(kernel):
+            act(rng := np.random.Generator(np.random.SFC64(entropy)))
+        words = taken(rng)
+        if words < least:
+            raise LawError(f"{name} of {len(values):,} users take {words} words of their stream")
+
+
+def taken(rng: np.random.Generator) -> int:
+    """Words of 64 bits that were taken from a stream of SFC64, which counts them."""
+    state: Any = rng.bit_generator.state
+    return int(state["state"]["state"][3]) - _BEGINS
+
+
+_BEGINS = 13  # SFC64 counts from 1, and takes 12 words to begin

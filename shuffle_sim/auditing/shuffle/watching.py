@@ -1,0 +1,205 @@
+"""A run from outside: what passes between its roles, rows that are read anew, rows made for it."""
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from shuffle_sim.arrays import Floats, Values
+from shuffle_sim.auditing.laws.statistics import LawError
+from shuffle_sim.auditing.shuffle.bench import of_categories
+from shuffle_sim.data.population import Population, Unit
+from shuffle_sim.errors import ShuffleSimError
+from shuffle_sim.execution.inprocess import InProcessRuntime
+from shuffle_sim.execution.runtime import Runtime
+from shuffle_sim.execution.setup import suited
+from shuffle_sim.protocol.base import Protocol, Query, RoundSpec
+from shuffle_sim.roles import Analyzer, Shuffler, UserShard
+from shuffle_sim.sampling.kernels import fortran
+from shuffle_sim.wire.codec import encode
+from shuffle_sim.wire.frames import Frame, Kind, parse, split_frames
+from shuffle_sim.wire.messages import Tally
+from shuffle_sim.wire.sealing import PublicKeys
+
+_DRAWN = 500  # times that users report, where no law says how often reports agree
+_WIDEST = 80  # columns of rows that are tried
+_LOOKED_AT = {
+    *("introduce", "answer", "view", "shuffle", "conclude", "concluded", "whole", "finish")
+}
+_OPEN = {Kind.REPORTS, Kind.COUNTS, Kind.TALLY, Kind.VIEW}
+_SEALED = {Kind.SEALED, Kind.BUNDLE, Kind.BOXES}
+_ORDERS: tuple[Literal["big", "little"], ...] = ("big", "little")
+_SEALED_BYTES = 1 << 23  # of boxes that are kept
+
+
+def bits_of_chance(randomizer: Any, values: Values, entropy: int) -> float:
+    """Bits of chance in what a user sends, at least: no report has a larger probability.
+
+    Args:
+        randomizer: where it says its law, by that; else by how often reports come again.
+        values: of some users, admitted.
+        entropy: of those draws.
+    """
+    if hasattr(randomizer, "count_pmf"):
+        x, group = np.atleast_1d(randomizer.worst_pair()[0]), getattr(randomizer, "label_group", 1)
+        if of_categories(randomizer):
+            x, group = (x if x.size > 1 else x[0]), randomizer.alphabet.labels
+        labels = range(0, randomizer.alphabet.labels, group)
+        laws = (np.asarray(randomizer.count_pmf(x, label)) for label in labels)
+        return sum(-math.log2(float(law.max())) for law in laws)
+    rng = np.random.default_rng([entropy, 14])
+    drawn = {randomizer.reports(values, rng).tobytes() for _ in range(_DRAWN)}
+    # Of so many pairs none agree: the chance of one is below, but for e^-20. The largest
+    # probability is below the root of that.
+    found = math.log2(_DRAWN**2 / 40) / 2 if len(drawn) == _DRAWN else 0.0
+    return found / len(values)
+
+
+def chance_of(same: int, bits: Iterable[float]) -> float:
+    """The largest chance that so many frames agree with others, of some drawn independently.
+
+    bits: of each frame: it agrees with chance 2^-bits at most.
+    """
+    law = np.ones(1)
+    for each, many in Counter(bits).items():
+        law = np.convolve(law, stats.binom.pmf(np.arange(many + 1), many, 2.0**-each))
+    return float(law[same:].sum())
+
+
+class RereadRows(Population):
+    """Rows that are read anew each time, as from a file or a generator: no shard keeps them."""
+
+    def __init__(self, inner: Population) -> None:
+        """The rows of another population."""
+        self._inner = inner
+
+    @property
+    def users(self) -> int:
+        return self._inner.users
+
+    @property
+    def unit(self) -> Unit:
+        return self._inner.unit
+
+    def rows(self, start: int, stop: int) -> NDArray[Any]:
+        return self._inner.rows(start, stop)
+
+
+class Reference(InProcessRuntime):
+    """The roles of the package in this process, whatever a runtime would host in their place."""
+
+    def _apart(self) -> None:
+        known = self._deployment
+        self._shards = [UserShard(known, self._rows, blocks) for blocks in self._blocks]
+        shards = range(known.shuffler_shards)
+        self._shufflers = [Shuffler(known.of_shuffler, each) for each in shards]
+        self._analyzer = Analyzer(replace(known, entropy=0))
+
+
+class Watched:
+    """What passes between the roles of a run."""
+
+    def __init__(self) -> None:
+        self.frames: dict[tuple[Any, ...], tuple[int, bytes]] = {}  # users in it, payload
+        self.views: list[Tally] = []
+        self.entropies: list[int] = []
+        self.generators = set[str]()  # that roles are given
+        self.sealed: list[Frame] = []
+        self.keys: list[PublicKeys] = []
+        self._secrets: list[bytes] = []
+        self.queries: list[bytes] = []
+        self._kept = 0
+        self._places: dict[tuple[Any, ...], int] = defaultdict(int)
+
+    @property
+    def tallies(self) -> list[NDArray[np.int64]]:
+        """Sums of the views, by round."""
+        return [np.asarray(each.sums) for each in self.views]
+
+    def round(self, index: int, ledger: Any, costs: Any, query: Query) -> None:
+        """Keep what was asked in a round; as `on_round` of a run."""
+        self.queries.append(encode(query))
+
+    def watch(self, host: Runtime) -> None:
+        """Look at what its roles are given and give, from now on."""
+        call, put = type(host).call, type(host).host
+
+        def called(role: Any, method: str, *arguments: Any, **given: Any) -> list[Any]:
+            handles = call(host, role, method, *arguments, **given)
+            if method in _LOOKED_AT:
+                self._take(method, host.get([handles[0]])[0])
+            return handles
+
+        def hosted(role: type, *arguments: Any) -> Any:
+            if hasattr(arguments[0], "entropy"):
+                self.generators.add(arguments[0].generator)
+                if not self.entropies:
+                    self.entropies.append(arguments[0].entropy)
+                    self._secrets = [arguments[0].entropy.to_bytes(16, x) for x in _ORDERS]
+                if isinstance(role, type) and issubclass(role, Analyzer) and arguments[0].entropy:
+                    raise LawError("the analyzer is given entropy: it could draw what users drew")
+            return put(host, role, *arguments)
+
+        vars(host)["call"], vars(host)["host"] = called, hosted
+
+    def _take(self, method: str, value: Any) -> None:
+        first = value[0] if isinstance(value, tuple) and value else value
+        if isinstance(tally := getattr(first, "tally", None), Tally):
+            self.views.append(tally)
+            return
+        if isinstance(value, PublicKeys):
+            self.keys.append(value)
+        if not isinstance(value, bytes):
+            return
+        if any(each in value for each in self._secrets):
+            raise LawError("the entropy of the run is in what its roles send")
+        for data in split_frames(value):
+            frame = parse(data)
+            if frame.kind in _OPEN:
+                key = frame.kind, frame.context.round, frame.index
+                self._places[key] += 1
+                self.frames[*key, self._places[key]] = frame.reports, frame.payload
+            elif frame.kind in _SEALED and self._kept < _SEALED_BYTES:
+                self._kept += len(frame.payload)
+                self.sealed.append(frame)
+
+
+def rows_for(protocol: Protocol[Any], spec: RoundSpec, entropy: int) -> Any:
+    """Rows that a protocol takes, if some are found: numbers, vectors, rows with a label."""
+    n, rng = protocol.users, np.random.default_rng([entropy % 2**64, 12])
+    records = max(protocol.records_read, getattr(protocol, "records", 1))
+    records = max(1, min(records, protocol.most_records))
+    persons = protocol.unit is Unit.PERSON or records > 1
+    if of_categories(spec.randomizer):
+        for shape in (n, (n, 1), (n, 2)):
+            rows = rng.integers(0, 2, shape).astype(float)
+            if _takes(protocol, spec, rows):
+                return rows
+    for width in (None, *range(1, _WIDEST)):
+        if width is None:
+            rows = rng.random(n)
+        else:
+            rows = rng.normal(size=(n, records, width) if persons else (n, width))
+            rows /= 1.1 * np.maximum(1, np.linalg.norm(rows, axis=-1, keepdims=True))
+        for labelled in (False, True) if width and width > 1 else (False,):
+            if labelled:
+                rows[..., -1] = np.where(rng.random(rows.shape[:-1]) < 0.5, -1.0, 1.0)
+            if _takes(protocol, spec, rows):
+                return rows
+    return None
+
+
+def _takes(protocol: Protocol[Any], spec: RoundSpec, rows: Floats) -> bool:
+    try:
+        population = suited(protocol, rows)
+        asked = fortran(population.rows(0, min(3, population.users)))
+        values, _ = spec.randomizer.admit(spec.query(asked))
+        spec.randomizer.reports(values, np.random.default_rng(0))
+    except (ValueError, TypeError, IndexError, ShuffleSimError):
+        return False
+    return True
