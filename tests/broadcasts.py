@@ -25,7 +25,7 @@ from protocols import (
     VectorSum,
 )
 from protocols.counts.methods import METHODS
-from protocols.erm.groups import Grouped, Mixture
+from protocols.erm.groups import ByClass, Grouped, Mixture
 from protocols.optimisation import Phased
 from protocols.problems.domains import L2Ball, RealSpace
 from protocols.problems.flattened import Flattened
@@ -67,7 +67,6 @@ _NOT_SENT = {
     "Multiples",
     "Tags",
     "WordTags",
-    "_Sides",
 }  # the frame, and those of audits
 
 
@@ -93,6 +92,7 @@ def _losses() -> Iterator[tuple[Loss, int]]:
     yield from ((Weighted(Logistic(), 2.0), D), (groups, D), (Smoothed(), D))
     yield Flattened(MeanEstimation(), 0.5), D
     yield Mixture(groups, (1.0, 2.0, 3.0)), D
+    yield from ((ByClass(Logistic()), D), (Mixture(ByClass(Logistic()), (2.0, 2.0)), D))
 
 
 def _first(kind: type[OneRoundSum]) -> OneRoundSum:

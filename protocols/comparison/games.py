@@ -6,17 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from protocols.central.record.output_perturbation import SaddleERM
 from protocols.central.record.sums import CentralSum
 from protocols.comparison.named import STEPS
-from protocols.erm import Grouped
 from protocols.learning.model import GRADIENT
 from protocols.learning.training import Trainer
 from protocols.optimisation.base import Optimiser
-from protocols.problems.domains import L2Ball
-from protocols.problems.instances import crossed, leaning, neighbours
-from protocols.problems.losses import Linear, Logistic
-from protocols.problems.problem import Problem
+from protocols.problems.instances import crossed, leaning
+from protocols.problems.losses import Linear
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.population import Unit
 from shuffle_sim.errors import ParameterError, refuse_given
@@ -85,32 +81,13 @@ def _harder(n: int, d: int, privacy: Privacy) -> Tables:
     return found | ({"crossed": crossed(n)} if d == 2 else {})
 
 
-class _Sides(Linear):
-    """The linear loss of two classes."""
-
-    classification = True
-
-
 def _sum(n: int, d: int, privacy: Privacy, hardest: bool) -> tuple[Any, Tables]:
     rows = np.zeros((n, d))
     rows[0, 0] = 1.0
     return CentralSum.calibrated(n=n, d=d, privacy=privacy), {"opposite": (rows, -rows)}
 
 
-def _saddle(n: int, d: int, privacy: Privacy, hardest: bool) -> tuple[Any, Tables]:
-    """Two groups, and one row is a group of its own."""
-    loss = Grouped(_Sides() if hardest else Logistic(), 2)
-    made = SaddleERM.calibrated(n=n, problem=Problem(loss, L2Ball(d, 20.0)), privacy=privacy)
-    tables = neighbours(n, d) | (_harder(n, d, privacy) if hardest else {})
-    groups = np.minimum(np.arange(n), 1)
-    return made, {
-        which: (np.column_stack([first, groups]), np.column_stack([second, groups]))
-        for which, (first, second) in tables.items()
-    }
-
-
 _OWN: dict[str, Callable[[int, int, Privacy, bool], tuple[Any, Tables]]] = {
     "central-sum": _sum,
-    "saddle-erm": _saddle,
 }
 """Those that no `Trainer` makes."""

@@ -36,18 +36,22 @@ class Grouped(OfLoss):
     def __post_init__(self) -> None:
         integer("groups", self.groups, 2, 10_000)
 
+    def parted(self, rows: Floats) -> tuple[Floats, NDArray[np.int64]]:
+        """The rows that `loss` takes, and their groups, shape (n,)."""
+        return rows[:, :-1], rows[:, -1].astype(np.int64)
+
     def values(self, theta: Floats, rows: Floats) -> Floats:
-        return self.loss.values(theta, rows[:, :-1])
+        return self.loss.values(theta, self.parted(rows)[0])
 
     def gradients(self, theta: Floats, rows: Floats, smoothing: float | None = None) -> Values:
-        found: Scaled | Floats = self.loss.gradients(theta, rows[:, :-1], smoothing)
+        found: Scaled | Floats = self.loss.gradients(theta, self.parted(rows)[0], smoothing)
         return found
 
     def values_at(self, thetas: Floats, rows: Floats) -> Floats:
-        return self.loss.values_at(thetas, rows[:, :-1])
+        return self.loss.values_at(thetas, self.parted(rows)[0])
 
     def gradients_at(self, thetas: Floats, rows: Floats) -> Values:
-        return self.loss.gradients_at(thetas, rows[:, :-1])
+        return self.loss.gradients_at(thetas, self.parted(rows)[0])
 
     def pull(self) -> float:
         return self.loss.pull()
@@ -58,9 +62,27 @@ class Grouped(OfLoss):
     def check(self, rows: NDArray[Any], d: int) -> None:
         if rows.ndim != 2 or rows.shape[1] != self.columns(d):
             raise ParameterError("data.shape", rows.shape, f"(n, {self.columns(d)})")
-        self.loss.check(rows[:, :-1], d)
+        self.loss.check(self.parted(rows)[0], d)
         known = np.isin(rows[:, -1], np.arange(self.groups))
         refuse_rows(~known, f"in a group 0, ..., {self.groups - 1} (last column)")
+
+
+@dataclass(frozen=True)
+class ByClass(Grouped):
+    """The loss of a linear model of two classes, with the classes -1 and +1 as groups 0 and 1.
+
+    Attributes:
+        loss: smooth, of classes.
+    """
+
+    groups: int = 2
+    more: ClassVar[int] = 0
+
+    def parted(self, rows: Floats) -> tuple[Floats, NDArray[np.int64]]:
+        return rows, (rows[:, -1] > 0).astype(np.int64)
+
+    def check(self, rows: NDArray[Any], d: int) -> None:
+        self.loss.check(rows, d)
 
 
 @dataclass(frozen=True)
@@ -99,24 +121,24 @@ class Mixture(Payoff):
         return Steepness(own, other, heavy * (inner.smoothness() or 0.0), own, 0.0, apart)
 
     def payoffs(self, w: Floats, v: Floats, rows: Floats) -> Floats:
-        return self._factors(v, rows) * self.loss.values(w, rows)
+        plain, group = self.loss.parted(rows)
+        return self._factors(v, group) * self.loss.loss.values(w, plain)
 
     def row_slopes(self, w: Floats, v: Floats, rows: Floats) -> tuple[Floats, Floats]:
-        x, y, group = rows[:, :-2], rows[:, -2], rows[:, -1].astype(int)
-        factors = self._factors(v, rows) * self.loss.loss.derivative(x @ w, y)
+        plain, group = self.loss.parted(rows)
         other = np.zeros((len(rows), len(v)))
         weights = np.array(self.weights)[group]
-        other[np.arange(len(rows)), group] = weights * self.loss.values(w, rows)
-        return factors[:, None] * x, other
+        other[np.arange(len(rows)), group] = weights * self.loss.loss.values(w, plain)
+        return self._slopes(w, v, plain, group)[:, None] * plain[:, :-1], other
 
     def mean_slopes(self, w: Floats, v: Floats, rows: Floats) -> tuple[Floats, Floats]:
-        x, y = rows[:, :-2], rows[:, -2]
-        factors = self._factors(v, rows) * self.loss.loss.derivative(x @ w, y)
-        return mean_of_rows(factors, x), self.mean_rise(w, v, rows)
+        plain, group = self.loss.parted(rows)
+        factors = self._slopes(w, v, plain, group)
+        return mean_of_rows(factors, plain[:, :-1]), self.mean_rise(w, v, rows)
 
     def mean_rise(self, w: Floats, v: Floats, rows: Floats) -> Floats:
-        losses, group = self.loss.values(w, rows), rows[:, -1].astype(int)
-        sums = np.bincount(group, losses, minlength=len(self.weights))
+        plain, group = self.loss.parted(rows)
+        sums = np.bincount(group, self.loss.loss.values(w, plain), minlength=len(self.weights))
         return np.asarray(np.array(self.weights) * sums / len(rows))
 
     def rounding(
@@ -130,8 +152,13 @@ class Mixture(Payoff):
         losses = (n + 16) * max(map(abs, _extremes(inner, norm))) + (d + 2) * slope * norm
         return own, 2 * UNIT * (heavy * losses + 4 * price)
 
-    def _factors(self, v: Floats, rows: Floats) -> Floats:
-        return np.asarray((v * np.array(self.weights))[rows[:, -1].astype(int)])
+    def _factors(self, v: Floats, group: NDArray[np.int64]) -> Floats:
+        return np.asarray((v * np.array(self.weights))[group])
+
+    def _slopes(self, w: Floats, v: Floats, plain: Floats, group: NDArray[np.int64]) -> Floats:
+        """Of each row's weighted loss by its margin."""
+        margins, labels = plain[:, :-1] @ w, plain[:, -1]
+        return self._factors(v, group) * self.loss.loss.derivative(margins, labels)
 
 
 def _extremes(loss: LinearLoss, radius: float) -> tuple[float, float]:
@@ -161,19 +188,28 @@ class GroupRisk(SaddleRisk):
     """
 
     def __post_init__(self) -> None:
-        if not isinstance(self.loss, Grouped) or not self.loss.loss.classification:
-            allowed = "Grouped(loss, groups) of a smooth loss of classes, such as Logistic()"
+        inner = self.loss.loss if isinstance(self.loss, Grouped) else self.loss
+        if not isinstance(inner, LinearLoss) or not inner.classification:
+            allowed = "a smooth loss of two classes, such as Logistic(), or Grouped(loss, groups)"
             raise ParameterError("loss", self.loss, f"{allowed}; or a Payoff of your own")
-        if self.weights and len(self.weights) != self.loss.groups:
-            raise ParameterError("weights", self.weights, f"of {self.loss.groups} numbers")
+        if self.weights and len(self.weights) != self.grouped.groups:
+            raise ParameterError("weights", self.weights, f"of {self.grouped.groups} numbers")
         for each in self.weights:
             positive("weights", each)
         super().__post_init__()
 
     @property
+    def grouped(self) -> Grouped:
+        """The loss with its groups: those of a plain loss are its classes."""
+        if isinstance(self.loss, Grouped):
+            return self.loss
+        assert isinstance(self.loss, LinearLoss)
+        return ByClass(self.loss)
+
+    @property
     def game(self) -> Payoff:
-        assert isinstance(self.loss, Grouped)
-        return Mixture(self.loss, self.weights or (float(self.loss.groups),) * self.loss.groups)
+        groups = self.grouped.groups
+        return Mixture(self.grouped, self.weights or (float(groups),) * groups)
 
     def check(self, rows: NDArray[Any]) -> None:
         Risk.check(self, rows)  # its constants are proven

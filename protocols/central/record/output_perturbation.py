@@ -272,8 +272,9 @@ class SaddleERM(OutputPerturbation):
     """Output perturbation of a saddle problem (Algorithm 8): a `Payoff`, or the worst groups.
 
     Parameters are those of `OutputPerturbation`, and `concavity` and `weights` of a `SaddleRisk`;
-    the loss is a `Payoff`, or a `Grouped` with rows (x, y, group). Formal guarantee: as there, with
-    the distance that both players allow, and that of a payoff's stated `steepness`.
+    the loss is a `Payoff`, a `Grouped` with rows (x, y, group), or one of two classes, which then
+    are the groups. Formal guarantee: as there, with the distance that both players allow, and that
+    of a payoff's stated `steepness`.
     """
 
     kind, solver, own_objective = SaddleRisk, "extragradient", True
@@ -295,7 +296,7 @@ class SaddleERM(OutputPerturbation):
     @classmethod
     def _kind(cls, problem: Problem) -> type[Risk]:
         if problem.loss.smoothness() is None:
-            allowed = "smooth, such as Grouped(Logistic(), 2): a saddle point of kinks has no proof"
+            allowed = "smooth, such as Logistic(): a saddle point of kinks has no proof"
             raise ParameterError("loss", problem.loss, allowed)
         return SaddleRisk if isinstance(problem.loss, Payoff) else GroupRisk
 

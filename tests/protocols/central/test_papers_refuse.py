@@ -50,9 +50,9 @@ REFUSED = [
     ),
     (
         lambda: asked("SaddleERM", p.Grouped(p.Hinge(), 2), PURE),
-        r"must be smooth, such as Grouped\(",
+        r"must be smooth, such as Logistic\(",
     ),
-    (lambda: asked("SaddleERM", p.Logistic(), PURE), r"must be Grouped\("),
+    (lambda: asked("SaddleERM", p.Squared(labels=1.0), PURE), "a smooth loss of two classes"),
     (lambda: p.Polytope([[1, 0], [-1, 0], [0, 1], [0, -1]], [-1, -1, 1, 1]), "it is empty or flat"),
     (lambda: p.Polytope([[1, 0]], [1]), "must be of a bounded set"),
     (

@@ -16,7 +16,7 @@ from protocols import (
     Squared,
 )
 from protocols.erm import Grouped, Saddle
-from protocols.erm.groups import GroupRisk
+from protocols.erm.groups import ByClass, GroupRisk, Mixture
 from protocols.erm.saddle import saddle_sensitivity
 from protocols.erm.solver import certify, minimise
 from shuffle_sim import ParameterError, Privacy, run
@@ -187,7 +187,7 @@ def test_the_release_favours_the_group_that_is_worst_off():
         ({"solver": "svrg"}, "solver"),
         ({"tilt": 1.0}, "tilt"),
         ({"n": 10**14}, "radius"),
-        ({"problem": Problem(Logistic(), RealSpace(2), 0.1)}, "loss"),
+        ({"problem": Problem(Squared(labels=1.0), RealSpace(2), 0.1)}, "loss"),
         ({"problem": Problem(Grouped(Hinge(), 2), RealSpace(2), 0.1)}, "loss"),
         ({"problem": Problem(Grouped(Squared(labels=1.0), 2), RealSpace(2), 0.1)}, "loss"),
         ({"problem": Problem(LOSS, L2Ball(2, 1.0, 3.0), 0.1)}, "domain"),
@@ -210,3 +210,45 @@ def test_rows_without_a_group_are_refused():
             run(made, bad, seed=1)
     with pytest.raises(ParameterError, match="solver"):
         minimise(GroupRisk.of(made.problem).objective(rows), 1e-3, "katyusha")
+
+
+def test_classes_are_the_groups_of_a_plain_loss():
+    rows = rows_of(40, 3, groups=2)
+    rows[:, -1] = (rows[:, -2] + 1) / 2  # the class, once more
+    weights, w, v = (1.0, 3.0), np.array([0.3, -0.2, 0.5]), np.array([0.4, 0.6])
+    told, own = Mixture(Grouped(Logistic(), 2), weights), Mixture(ByClass(Logistic()), weights)
+    assert np.array_equal(told.payoffs(w, v, rows), own.payoffs(w, v, rows[:, :-1]))
+    for one, other in (
+        (told.row_slopes(w, v, rows), own.row_slopes(w, v, rows[:, :-1])),
+        (told.mean_slopes(w, v, rows), own.mean_slopes(w, v, rows[:, :-1])),
+    ):
+        assert all(map(np.array_equal, one, other))
+    assert told.steepness(2.0) == own.steepness(2.0)
+
+
+def test_plain_and_grouped_rows_are_released_alike():
+    rows = rows_of(300, 3, groups=2)
+    rows[:, -1] = (rows[:, -2] + 1) / 2
+    common = {"n": 300, "privacy": Privacy(1.0, 1e-6), "concavity": 0.1}
+    plain, grouped = (
+        SaddleERM.calibrated(problem=Problem(loss, L2Ball(3, 2.0), 0.1), **common)
+        for loss in (Logistic(), Grouped(Logistic(), 2))
+    )
+    assert (plain.shift, plain.bound) == (grouped.shift, grouped.bound)
+    released = run(plain, rows[:, :-1], seed=3).value
+    assert np.array_equal(released, run(grouped, rows, seed=3).value)
+
+
+def test_the_class_that_is_rare_counts_as_much():
+    rng = np.random.default_rng(5)
+    y = np.where(rng.random(20_000) < 0.9, 1.0, -1.0)
+    x = np.clip(0.25 * y + 0.4 * rng.normal(size=20_000), -0.7, 0.7)
+    rows = np.column_stack([x, np.full(20_000, 0.7), y])
+    privacy, problem = Privacy(4.0, 1e-6), Problem(Logistic(), L2Ball(2, 10.0), ridge=0.05)
+    weighted = {"concavity": 0.3, "weights": (10.0, 1 / 0.9)}  # 1 over the share of a class
+    found = {}
+    for kind, own in ((OutputPerturbation, {}), (SaddleERM, weighted)):
+        theta = run(kind.calibrated(n=20_000, problem=problem, privacy=privacy, **own), rows).value
+        right = y * (rows[:, :2] @ theta) > 0
+        found[kind] = min(right[y > 0].mean(), right[y < 0].mean())
+    assert found[SaddleERM] > found[OutputPerturbation] + 0.5  # 0.72 and 0
