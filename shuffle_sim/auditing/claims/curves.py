@@ -8,6 +8,7 @@ import numpy as np
 import scipy  # parts by attribute: they load when used
 
 from shuffle_sim.arrays import Floats
+from shuffle_sim.auditing.laws.losses import Losses, hockey
 from shuffle_sim.auditing.laws.statistics import LawError
 from shuffle_sim.privacy.accountant import ShuffleAccountant
 from shuffle_sim.privacy.counts import FixedBlanketEvent, PollutionEvent
@@ -29,7 +30,6 @@ _NEAR, _ROUNDED = 1e-3, 1e-9  # of delta, by quadrature; by roundings
 _LEAST = 5e-3  # of delta, of laws that are integrated
 _GRID = 1000  # quantiles of a radius, and of a direction
 _CELLS = 1500  # outcomes of a cell, at most
-_STEP = 1e-5  # of losses
 _MORE = 1.2  # times the cost of one is that of two that cost the same
 
 
@@ -110,13 +110,13 @@ def _blanket(event: BlanketEvent, epsilon: float) -> float:
     """All others hold a third symbol: of the first two there is the blanket, and one message."""
     uniform = event.gamma / event.symbols
     kept = 1 - event.gamma + uniform
-    return _hockey(_worlds(_trinomial(event.honest - 1, uniform), kept, uniform), epsilon)
+    return _apart(_worlds(_trinomial(event.honest - 1, uniform), kept, uniform), epsilon)
 
 
 def _fixed_blanket(event: FixedBlanketEvent, epsilon: float) -> float:
     """The same, where a user's own message is always sent."""
     others = _trinomial(event.honest * event.each, 1 / event.bins)
-    return _hockey(_worlds(others, 1.0, 0.0), epsilon)
+    return _apart(_worlds(others, 1.0, 0.0), epsilon)
 
 
 def _pollution(event: PollutionEvent, epsilon: float) -> float:
@@ -128,18 +128,8 @@ def _pollution(event: PollutionEvent, epsilon: float) -> float:
             return 0.0
         worlds.append(_worlds(np.outer(law, law), 1 - event.kept_back, 0.0))
     if len(worlds) == 1:
-        return _hockey(worlds[0], epsilon)
-    # Losses are rounded down: no more than what sets tell together.
-    losses = np.zeros(1)
-    losses[0], lowest, sure = 1.0, 0, 1.0
-    for first, second in worlds:
-        both = (first > 0) & (second > 0)
-        step = np.floor(np.log(first[both] / second[both]) / _STEP).astype(np.int64)
-        masses = np.bincount(step - step.min(), first[both])
-        losses = scipy.signal.fftconvolve(losses, masses)
-        lowest, sure = lowest + int(step.min()), sure * float(first[both].sum())
-    told = np.maximum(0.0, -np.expm1(epsilon - _STEP * (lowest + np.arange(losses.size))))
-    return float(np.maximum(losses, 0.0) @ told) + 1 - sure
+        return _apart(worlds[0], epsilon)
+    return Losses.of((first.ravel(), second.ravel()) for first, second in worlds).delta(epsilon)
 
 
 def _compound(rate: float, batch: int) -> Floats:
@@ -177,8 +167,8 @@ def _worlds(others: Floats, likely: float, unlikely: float) -> Floats:
     return worlds
 
 
-def _hockey(worlds: Floats, epsilon: float) -> float:
-    return float(np.maximum(worlds[0] - math.exp(epsilon) * worlds[1], 0.0).sum())
+def _apart(worlds: Floats, epsilon: float) -> float:
+    return hockey(worlds[0], worlds[1], epsilon)
 
 
 _KNOWN: dict[type[PrivacyEvent], Callable[[Any, float], float]] = {

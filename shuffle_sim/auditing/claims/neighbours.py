@@ -11,6 +11,7 @@ from itertools import product
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.persons import population_for
@@ -22,6 +23,9 @@ _BORDER, _COHORTS = 8, 8  # random rows of the size of the first one; releases w
 _LONGER = 1.001, 1.2, 1.5, 4.0, 1e3  # times a row, or its features
 _SPANS = 1.0, 0.0999  # so that the longest rows are ten times as long, and no longer
 _RAGGED = 1, 8, 64  # records of a person
+_MANY = 1, 2, 8, 64  # records of persons, where all differ
+_NUMBERS = 0.0, 0.5, -2.0, 20.0, -1e3  # in place of a column
+_WAYS, _HALVED = 4, 30  # random ways; bisections to the longest row that is taken
 
 
 def neighbours(
@@ -47,6 +51,8 @@ def neighbours(
     longer = [far * rows[1] for far in _LONGER]
     # Rows of classes are refused with another label: there the features alone are longer.
     labelled = [each for row in rows for each in _of_label(row)]
+    brink = _brink(algorithm, first, place) if unit is not Unit.PERSON else []
+    brink += [each for row in rows for each in _by_column(row)]
     changed = [place, 0, len(first) // 2, len(first) - 1, *sorted(starts)[:_COHORTS]]
     for other in dict.fromkeys(changed):
         for row, many in product(rows, _RAGGED if unit is Unit.PERSON else ()):
@@ -54,7 +60,8 @@ def neighbours(
             ragged[:] = [*first]
             ragged[other] = np.resize(row, (many, row.shape[-1]))
             yield other, population_for(unit, ragged, most)
-        for row in (*rows, -rows[0], 0 * rows[0], *longer, *labelled, *border, *first[:2]):
+        far = (*longer, *labelled, *border, *first[:2])
+        for row in (*rows, -rows[0], 0 * rows[0], *(brink if other == place else ()), *far):
             population = _taken(algorithm, _changed(first, other, row))
             if population is not None:
                 yield other, population
@@ -67,6 +74,35 @@ def _of_label(row: Floats) -> list[Floats]:
     features, label = row[..., :-1], row[..., -1:]
     labels = label, -label
     return [np.concatenate([far * features, y], axis=-1) for far in _LONGER for y in labels]
+
+
+def _by_column(row: Floats) -> list[Floats]:
+    """Rows, or persons, of which one column is another: so a label may be any number."""
+    found = []
+    for column in dict.fromkeys((row.shape[-1] - 1, 0, row.shape[-1] // 2)):
+        for value in _NUMBERS:
+            each = row.copy()
+            each[..., column] = value
+            found.append(each)
+    return found
+
+
+def _brink(algorithm: CentralAlgorithm[Any], first: Floats, place: int) -> list[Floats]:
+    """Rows as long as they may be: corners of a cube, and random ways, with the label kept."""
+    row, rng, found = first[place], np.random.default_rng(len(first)), []
+    for kept in range(min(2, len(row))):
+        d = len(row) - kept
+        for way in (np.ones(d), np.resize([1.0, -1.0], d), *rng.normal(size=(_WAYS, d))):
+            low, high, size = 0.0, 2 * _LONGER[-1], float(np.abs(way).max())
+            for _ in range(_HALVED):
+                middle = (low + high) / 2
+                each = np.concatenate([middle * way / size, row[d:]])
+                if _taken(algorithm, _changed(first, place, each)) is None:
+                    high = middle
+                else:
+                    low = middle
+            found.append(np.concatenate([low * way / size, row[d:]]))
+    return found
 
 
 def diverse(
@@ -103,15 +139,42 @@ def diverse(
         whole = _taken(algorithm, base)
         if whole is not None and len(taken) > 1:
             yield whole, taken[1:]
+    if algorithm.unit is Unit.PERSON:
+        yield from _ragged(algorithm, first[place], second[place], n)
+
+
+def _ragged(
+    algorithm: CentralAlgorithm[Any], one: Floats, other: Floats, n: int
+) -> Iterator[tuple[Population, list[Population]]]:
+    """Persons of two kinds, who have many records or few; one of them has another number."""
+    rng = np.random.default_rng([n, 3])
+
+    def population(counts: NDArray[np.int64], kinds: NDArray[np.bool_]) -> Population:
+        people = np.empty(n, object)
+        people[:] = [
+            np.resize(one if kind else other, (many, one.shape[-1]))
+            for many, kind in zip(counts.tolist(), kinds.tolist(), strict=True)
+        ]
+        return population_for(algorithm.unit, people, algorithm.most_records)
+
+    for kinds in (np.arange(n) % 2 == 0, np.arange(n) < n // 2, rng.random(n) < 0.5):
+        counts, changed = rng.choice(_MANY, n), int(rng.integers(n))
+        others = []
+        for many, kind in product((_MANY[0], _MANY[-1]), (False, True)):
+            of, sides = counts.copy(), kinds.copy()
+            of[changed], sides[changed] = many, kind
+            others.append(population(of, sides))
+        yield population(counts, kinds), others
 
 
 def nearly(first: Floats) -> list[Floats]:
-    """The table with one bit of one number changed: of the first row, one amid, and the last."""
+    """The table with a number changed by a bit, or in sign: of the first row, amid, the last."""
     found = []
-    for place in dict.fromkeys((0, len(first) // 2, len(first) - 1)):
+    for place, column in zip((0, len(first) // 2, len(first) - 1), (0, -1, -2), strict=True):
         table = first.copy()
-        row = table.reshape(len(first), -1)[place]
-        row[0] = np.nextafter(row[0], 0.0 if row[0] else 1.0)
+        numbers = table.reshape(len(first), -1)[place][column:][:1]
+        label = column == -1 and numbers.any()
+        numbers[:] = -numbers if label else np.nextafter(numbers, np.where(numbers, 0.0, 1.0))
         found.append(table)
     return found
 

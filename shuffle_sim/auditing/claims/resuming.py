@@ -38,12 +38,14 @@ class Kept:
         first: rows.
         others: rows with which nobody may go on.
         execution: of the runs.
+        remembers: whether those who are corrupted are asked again, for what they did.
     """
 
     run: Callable[..., Result]
     first: Any
     others: Sequence[Any]
     execution: Execution
+    remembers: bool = False
 
     def check(self) -> None:
         """A draw is on disk before it is made, and a run on other rows does not go on.
@@ -73,7 +75,7 @@ class Kept:
                     raise LawError(f"a run that was stopped goes on {what}")
             drawn = set[Any]()
             found = self._run(self.first, path, resume=True, drawn=lambda what, _: drawn.add(what))
-            if len(drawn) > found.rounds - 1:
+            if len(drawn) > found.rounds - 1 and not self.remembers:
                 raise LawError("a run that goes on draws again what was released")
 
     def _charged(self, path: Path) -> Any:

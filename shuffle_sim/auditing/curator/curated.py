@@ -17,6 +17,7 @@ import scipy  # parts by attribute: they load when used
 
 from shuffle_sim.arrays import Floats
 from shuffle_sim.auditing.claims.curves import check_curves
+from shuffle_sim.auditing.claims.entropy import check_entropy
 from shuffle_sim.auditing.claims.neighbours import diverse, nearly, neighbours
 from shuffle_sim.auditing.claims.plan import UncheckedError
 from shuffle_sim.auditing.claims.resuming import Drawn, Kept, renamed
@@ -54,7 +55,8 @@ _FEWEST, _MOST = 12, 600  # runs
 _NEAR = 1e-11  # standardised draws that are so near are one
 _STATES = 60  # at which neighbours are compared
 _ALIKE = 24  # tables that are compared two by two
-_MECHANISMS, _TABLES, _BITS = 4, 8, 128  # looked at: mechanisms, neighbours, bits of seeds
+_MECHANISMS, _TABLES, _BITS, _ENTROPY = 4, 8, 128, 4
+"""Looked at: mechanisms, neighbours, bits of seeds and of entropy."""
 
 
 class Runs:
@@ -144,6 +146,9 @@ class Runs:
                     break
                 _, called, _ = self._run(self._first, seed=1 << bit)
                 begun += [each.begins for each in called]
+            bits = np.random.default_rng(len(begun)).permutation(_BITS)[:_ENTROPY].tolist()
+            if None not in begun:
+                check_entropy(lambda: self._run(self._first)[1][0].begins, bits)
         known = [each for each in begun if each is not None]
         if len(set(known)) < len(known):
             raise LawError("two releases draw from one place of a stream")

@@ -8,6 +8,7 @@ import numpy as np
 import scipy  # parts by attribute: they load when used
 
 from shuffle_sim.arrays import Floats
+from shuffle_sim.auditing.curator.extremes import check_extremes
 from shuffle_sim.auditing.curator.release_law import (
     chances_above,
     check_digits,
@@ -54,6 +55,8 @@ def check_mechanism(release: Release, value: Any, alarm: float) -> None:
     mechanism, size = release.mechanism, release.sensitivity.value
     rng = np.random.default_rng(entropy_of(None))
     seen, noise = list[Floats](), list[Floats]()
+    with naming(f"{type(mechanism).__name__} itself"):
+        check_extremes(release, max(1, np.size(value)))
     if isinstance(mechanism, AboveThreshold):
         unit = mechanism.sensitivity / mechanism.epsilon
         far, opened = (

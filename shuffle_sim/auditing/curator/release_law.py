@@ -51,7 +51,7 @@ def check_distance(release: Release, first: Any, second: Any) -> bool:
     if (found := distance(release.sensitivity.norm, first, second)) is None:
         return False
     stated = release.sensitivity.value
-    if found > stated * (1 + _SLACK):
+    if not found <= stated * (1 + _SLACK):  # nor no number
         raise LawError(f"the statistics are {found:.6g} apart, stated is {stated:.6g}")
     return True
 

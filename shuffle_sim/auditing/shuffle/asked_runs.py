@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from shuffle_sim.auditing.claims.neighbours import nearly
+from shuffle_sim.auditing.claims.plan import UncheckedError
 from shuffle_sim.auditing.claims.resuming import Drawn, Kept, renamed
 from shuffle_sim.auditing.claims.stated import check_beside, check_rounds
 from shuffle_sim.auditing.laws.statistics import LawError
@@ -24,7 +25,7 @@ from shuffle_sim.auditing.shuffle.watching import (
 )
 from shuffle_sim.data.persons import population_for
 from shuffle_sim.data.population import InMemory, Population
-from shuffle_sim.errors import ParameterError
+from shuffle_sim.errors import ParameterError, RoundAbortedError
 from shuffle_sim.execution.engine import run
 from shuffle_sim.execution.options import Execution
 from shuffle_sim.execution.result import Result
@@ -207,7 +208,8 @@ class AskedRuns:
         population, others = self.population(), list[Any]()
         if isinstance(population, InMemory) and population.array.dtype.kind == "f":
             others = nearly(population.array)
-        Kept(self._kept, self.data, others, self.execution).check()
+        remembers = self.options.get("adversary") is not None
+        Kept(self._kept, self.data, others, self.execution, remembers).check()
 
     def _kept(self, rows: Any, drawn: Drawn | None, named: str, **given: Any) -> Result:
         host = self._host()
@@ -224,7 +226,7 @@ class AskedRuns:
 
         vars(host)["call"], vars(host)["host"] = called, hosted
         protocol = renamed(copy(self.protocol), named)
-        found = run(protocol, rows, runtime=host, **self.options | given)
+        found = self._ran(protocol, rows, runtime=host, **self.options | given)
         check_rounds(found, self.protocol)
         return found
 
@@ -243,6 +245,16 @@ class AskedRuns:
         made = self._host() if host is None else host
         seen.watch(made)
         given = {"runtime": made, "seed": seed, "execution": execution, **self.options, **more}
-        found = run(copy(self.protocol), self.data if data is None else data, **given)
+        rows = self.data if data is None else data
+        found = self._ran(copy(self.protocol), rows, **given)
         check_rounds(found, self.protocol)
         return found, seen
+
+    def _ran(self, protocol: Protocol[Any], rows: Any, **given: Any) -> Result:
+        """A run's result; one that an adversary keeps from releasing is not looked at."""
+        try:
+            return run(protocol, rows, **given)
+        except RoundAbortedError as error:
+            if self.options.get("adversary") is None:
+                raise
+            raise UncheckedError(f"the adversary ends the run: {error}") from error

@@ -2,13 +2,14 @@
 
 import math
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shuffle_sim.arrays import Floats
+from shuffle_sim.auditing.claims.entropy import check_entropy
 from shuffle_sim.auditing.laws.evidence import against_spread
 from shuffle_sim.auditing.laws.scores import judge, scored, stacked, summed
 from shuffle_sim.auditing.laws.sequences import (
@@ -22,7 +23,7 @@ from shuffle_sim.auditing.laws.sequences import (
 from shuffle_sim.auditing.laws.statistics import LawError, naming
 from shuffle_sim.auditing.shuffle.bench import LARGEST, QUICK, BenchRound, Way
 from shuffle_sim.auditing.shuffle.searching import Searches
-from shuffle_sim.auditing.shuffle.sources import check_drawn, check_entropy
+from shuffle_sim.auditing.shuffle.sources import check_drawn
 from shuffle_sim.auditing.shuffle.watching import bits_of_chance
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.population import InMemory
@@ -33,6 +34,7 @@ from shuffle_sim.sampling.kernels import fortran
 from shuffle_sim.sampling.randomness import GENERATORS, Role, entropy_of
 
 _TURNED = 0, 1, 1 << 63, 1 << 127  # bits of the entropy: other runs
+_FAR, _LATE = (0, 1, *(1 << power for power in range(2, 41)), 3 << 31), 32  # rounds are below 2^32
 _ROUNDS = *range(24), 31, 32, 33, 64, 128, 256, 1 << 10, 1 << 16, 1 << 20, (1 << 31) - 1
 _LONG = 600_000  # draws of a block beyond every kernel's pieces, at most
 _STRONG = 5_000  # of them that a cryptographic generator makes
@@ -90,9 +92,12 @@ class Draws(Searches):
             if len(found) > 1 or found & seen:
                 raise LawError(f"some roles do not draw by {generator}")
             seen |= found
-            words = np.array([rng.bytes(32) for rng in begun])
-            if len(np.unique(words)) < len(words):
-                raise LawError(f"{generator}: two streams with other keys are one")
+            # Numbers of few bits, and of many: fields that share bits meet.
+            far = [drawn.stream(one, Role.USERS, at) for one, at in product(_FAR[:_LATE], _FAR)]
+            for some in (begun, far):
+                words = np.array([rng.bytes(32) for rng in some])
+                if len(np.unique(words)) < len(words):
+                    raise LawError(f"{generator}: two streams with other keys are one")
             many = (drawn.stream(key, Role.USERS, 0).bit_generator for key in range(_STREAMS))
             first = np.array([each.random_raw(1)[0] for each in many])
             long = [drawn.stream(1 << 20, Role.USERS, 0) for _ in range(2)]
@@ -112,7 +117,7 @@ class Draws(Searches):
             or not ((ones > 64) & (ones < 192)).all()
         ):
             raise LawError("the entropy of runs without a seed is not random")
-        check_entropy()
+        check_entropy(partial(entropy_of, None))
 
     def streams(self) -> None:
         """No draw of a user comes again, in any round, block, place, or run; for every way.

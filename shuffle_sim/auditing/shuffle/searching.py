@@ -19,7 +19,7 @@ from shuffle_sim.sampling.kernels import using
 _SEARCHED = 120  # reports on each datum that is searched
 _FACTORS = 0.1, -1.0, 7.0  # of rows that are given as multiples
 _SENT = 60  # rounds in which a shard's users hold them
-_COMPANY = 5_000  # rows that are admitted together
+_COMPANY, _MIXED = 5_000, 400  # rows that are admitted together
 _CLIMBED = 16  # data around which is searched again
 
 
@@ -62,13 +62,22 @@ class Searches(Bench):
             kept.append(dense(self.randomizer.admit(self.shaped(rows[place][None]))[0])[0])
         short = np.argsort(np.linalg.norm(rows, axis=1))[: len(rows) // 4]
         many, alike = (np.tile(each, 1 + _COMPANY // len(each)) for each in (order, short))
+        # Long ones that are not clipped, beside short ones: a length by rank shows there.
+        reach = np.linalg.norm(np.reshape(kept, (len(rows), -1)), axis=1)
+        whole_rows = np.isclose(reach, np.linalg.norm(rows.reshape(len(rows), -1), axis=1))
+        inside = np.flatnonzero(whole_rows & (reach > reach[whole_rows].max() / 2))
+        small = np.flatnonzero(whole_rows)[np.argsort(reach[whole_rows])[: max(1, len(inside))]]
+        mixed = [
+            np.append(np.resize(small, _MIXED - few), np.resize(inside, few))
+            for few in (1, _MIXED // 20, _MIXED // 5, _MIXED // 2)
+        ]
         # Kernels take eight rows at a time, and the last ones by other code: there stand those that
         # are long in the first or in the last coordinate.
         flat, whole = rows.reshape(len(rows), -1), len(rows) // 8 * 8
         ends = [np.argsort(-np.abs(flat[:, place])) for place in (0, -1)]
         tails = [np.append(order[:whole], end[:few]) for end in ends for few in range(1, 8)]
         parts = np.arange(len(rows)), order, order[: len(rows) // 2], many, short, alike
-        for chosen in (*parts, *tails):
+        for chosen in (*parts, *mixed, *tails):
             forms = (self.shaped(rows[chosen]), *self._multiples(rows[chosen]))
             of_forms = (dense(self.randomizer.admit(given)[0]) for given in forms)
             for found in chain(of_forms, self._as_read(rows[chosen])):

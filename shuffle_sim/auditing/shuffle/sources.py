@@ -1,11 +1,8 @@
 """Where draws come from: the entropy of a run, who asks for a stream, how much reports take."""
 
 import math
-import os
-import random
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
@@ -15,12 +12,10 @@ from shuffle_sim.arrays import Values
 from shuffle_sim.auditing.laws.statistics import LawError
 from shuffle_sim.roles import Deployment
 from shuffle_sim.sampling.kernels import using
-from shuffle_sim.sampling.randomness import Role, entropy_of
+from shuffle_sim.sampling.randomness import Role
 
-_BYTES = 16  # of entropy
 WORDS = 4
 """Of 64 bits: what is drawn from fewer can be tried out."""
-_SOURCES: tuple[tuple[Any, str], ...] = ((os, "urandom"), (random, "_urandom"))
 
 
 @dataclass(frozen=True)
@@ -42,40 +37,6 @@ class Noted(Deployment):
     def again(self) -> list[tuple[int, Role, int]]:
         """Streams that were asked for more than once."""
         return [key for key, times in Counter(self.asked).items() if times > 1]
-
-
-def check_entropy() -> None:
-    """A run's entropy is made of 128 bits of the operating system, and of nothing else.
-
-    Raises:
-        LawError: of a clock, of fewer bits, or of something else.
-    """
-    with _given(bytes(_BYTES)):
-        if entropy_of(None) != entropy_of(None):
-            raise LawError("the entropy of runs is not the operating system's")
-    found = set()
-    for bit in range(8 * _BYTES):
-        with _given((1 << bit).to_bytes(_BYTES, "big")):
-            found.add(entropy_of(None))
-    if len(found) < 8 * _BYTES:
-        raise LawError(f"of 128 bits of the operating system {len(found)} are in the entropy")
-
-
-@contextmanager
-def _given(source: bytes) -> Iterator[None]:
-    """The operating system's random bytes are these."""
-
-    def drawn(size: int) -> bytes:
-        return (source * math.ceil(size / len(source)))[:size]
-
-    before = [getattr(module, name) for module, name in _SOURCES]
-    try:
-        for module, name in _SOURCES:
-            setattr(module, name, drawn)
-        yield
-    finally:
-        for (module, name), each in zip(_SOURCES, before, strict=True):
-            setattr(module, name, each)
 
 
 def check_drawn(randomizer: Any, values: Values, kernel: str, entropy: int, bits: float) -> None:

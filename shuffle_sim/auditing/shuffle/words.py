@@ -8,8 +8,10 @@ twice and a word without noise are all off it.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import combinations, product
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ from numpy.typing import NDArray
 
 from shuffle_sim.arrays import Floats, dense
 from shuffle_sim.auditing.claims.plan import UncheckedError
+from shuffle_sim.auditing.laws.losses import Losses, hockey
 from shuffle_sim.auditing.laws.scores import judge, ranked, scored, stacked, summed
 from shuffle_sim.auditing.laws.sequences import check_products
 from shuffle_sim.auditing.laws.statistics import LawError, check_pmf, naming
@@ -43,7 +46,7 @@ _OUTCOMES = 60_000  # of a word's tally over those users: their law is convolved
 _PAIRED = 400  # outcomes of two rounds, at most
 _SELDOM = 0.05  # of a law must be apart from its likeliest range
 _AT_ONCE, _FEW, _LOOKED = 1000, 150, 12  # users of a block, rounds, and words
-_HONEST = 60
+_HONEST, _DATA = 60, 6  # users; data beside the pair, of which any two are compared
 _TOGETHER = 2_000  # rounds
 _PAIRS = 16  # words at the beginning, and anywhere, that are compared two by two
 _EPSILONS = (0.0, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
@@ -213,33 +216,75 @@ class WordChecks(WordData):
             raise UncheckedError("the tallies of all words are nearly certain")
 
     def event(self) -> None:
-        """A word's tally is part of the view: its exact delta is at most the event's."""
+        """Tallies of words are part of the view: their exact delta is at most the event's.
+
+        Each word by itself, for any two data and all others at a third; and all words together that
+        are drawn apart, for the worst pair.
+        """
         event = self.spec.event
         honest = min(_HONEST, getattr(event, "honest", _HONEST))
         charged = event.with_honest(honest)
-        theorem = theorem_of(type(charged))
-        for word, (first, second) in enumerate(zip(*self._of_pair, strict=True)):
+        stated = {
+            epsilon: theorem_of(type(charged)).delta(((charged, 1),), epsilon)
+            for epsilon in _EPSILONS
+        }
+        for word, laws in enumerate(self._laws_of_data()):
+            rest = [summed([(law, honest - 1)]) for law in laws]
+            for (one, other), others in product(combinations(laws, 2), rest):
+                p, q = (summed([(law, 1), (others, 1)]) for law in (one, other))
+                self._within(partial(hockey, p, q), stated, f"word {word}", honest)
+                self._within(partial(hockey, q, p), stated, f"word {word}", honest)
+        pairs = list(self._drawn_apart(honest))
+        for turned in (pairs, [pair[::-1] for pair in pairs]) if len(pairs) > 1 else ():
+            what = f"{len(pairs)} words together"
+            self._within(Losses.of(turned).delta, stated, what, honest)
+
+    def _laws_of_data(self) -> Iterator[list[Floats]]:
+        """By word, the laws that some data have of it, each once."""
+        data = [*self._pair, *self.rows[:_DATA]]
+        for word in self._words.tolist():
+            laws = [self.said(x, word) for x in data]
+            size = max(map(len, laws))
+            padded = [np.pad(law, (0, size - len(law))) for law in laws]
+            yield list({law.tobytes(): law for law in padded}.values())
+
+    def _drawn_apart(self, honest: int) -> Iterator[tuple[Floats, Floats]]:
+        """Laws of words that are drawn apart, of which the pair has two: of those and others."""
+        if (drawn_with := getattr(self.randomizer, "drawn_with", None)) is None:
+            return
+        known = set[int]()
+        for word, (first, second) in zip(
+            self._words.tolist(), zip(*self._of_pair, strict=True), strict=True
+        ):
             size = max(len(first), len(second))
-            of_pair = [np.pad(law, (0, size - len(law))) for law in (first, second)]
-            # All others at one end of the pair: the worst of what is computed in a moment.
-            for others in of_pair:
-                p, q = (summed([(law, 1), (others, honest - 1)]) for law in of_pair)
-                for epsilon in _EPSILONS:
-                    least = max(_divergence(p, q, epsilon), _divergence(q, p, epsilon))
-                    stated = theorem.delta(((charged, 1),), epsilon)
-                    if least > stated * (1 + 1e-6) + 1e-12:
-                        raise LawError(
-                            f"word {word}: delta {least:.3g} at epsilon {epsilon:g} for {honest} "
-                            f"users, charged for is {stated:.3g}"
-                        )
+            one, other = (np.pad(law, (0, size - len(law))) for law in (first, second))
+            if not np.array_equal(one, other) and (kind := int(drawn_with(word))) not in known:
+                known.add(kind)
+                rest = summed([(one, honest - 1)])
+                yield summed([(one, 1), (rest, 1)]), summed([(other, 1), (rest, 1)])
+
+    def _within(
+        self,
+        delta: Callable[[float], float],
+        stated: dict[float, float],
+        what: str,
+        honest: int,
+    ) -> None:
+        """No delta of a pair is above the event's."""
+        for epsilon, allowed in stated.items():
+            if (least := delta(epsilon)) > allowed * (1 + 1e-6) + 1e-12:
+                raise LawError(
+                    f"{what}: delta {least:.3g} at epsilon {epsilon:g} for {honest} users, "
+                    f"charged for is {allowed:.3g}"
+                )
 
     def message(self) -> None:
-        """The probabilities of a message for the worst pair, by the stated law."""
-        for word, laws in enumerate(zip(*self._of_pair, strict=True)):
+        """The probabilities of a message for any two data, by the stated law."""
+        for word, laws in enumerate(self._laws_of_data()):
             chances = [float(law[1:].sum()) for law in laws]
             most = math.exp(self.randomizer.epsilon0) * min(chances) * (1 + 1e-9)
             if max(chances) > most:
-                ratio = f"{chances[0]:.4g} against {chances[1]:.4g}"
+                ratio = f"{max(chances):.4g} against {min(chances):.4g}"
                 raise LawError(f"word {word}: {ratio} is beyond epsilon0")
 
     @property
@@ -278,7 +323,3 @@ class WordChecks(WordData):
     def _agrees(self, seen: NDArray[np.int64], law: Floats, alarm: float, what: str) -> None:
         with naming(what):
             check_pmf(seen, np.where(law < 1e-15, 0.0, law), false_alarm=alarm)
-
-
-def _divergence(p: Floats, q: Floats, epsilon: float) -> float:
-    return float(np.maximum(p - math.exp(epsilon) * q, 0.0).sum())

@@ -1,0 +1,51 @@
+"""What an unseeded run draws from: the operating system's random bits, all of them."""
+
+import math
+import os
+import random
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from shuffle_sim.auditing.laws.statistics import LawError
+
+_BYTES = 16  # of entropy
+_SOURCES: tuple[tuple[Any, str], ...] = ((os, "urandom"), (random, "_urandom"))
+
+
+def check_entropy(drawn: Callable[[], Any], bits: Collection[int] = range(128)) -> None:
+    """What a run draws from is made of 128 bits of the operating system, and of nothing else.
+
+    Args:
+        drawn: it, anew.
+        bits: that are looked at.
+
+    Raises:
+        LawError: of a clock, of fewer bits, or of something else.
+    """
+    with _given(bytes(_BYTES)):
+        if drawn() != drawn():
+            raise LawError("the entropy of runs is not the operating system's")
+    found = set()
+    for bit in bits:
+        with _given((1 << bit).to_bytes(_BYTES, "big")):
+            found.add(drawn())
+    if len(found) < len(bits):
+        raise LawError(f"of {len(bits)} bits of the operating system {len(found)} are in it")
+
+
+@contextmanager
+def _given(source: bytes) -> Iterator[None]:
+    """The operating system's random bytes are these."""
+
+    def drawn(size: int) -> bytes:
+        return (source * math.ceil(size / len(source)))[:size]
+
+    before = [getattr(module, name) for module, name in _SOURCES]
+    try:
+        for module, name in _SOURCES:
+            setattr(module, name, drawn)
+        yield
+    finally:
+        for (module, name), each in zip(_SOURCES, before, strict=True):
+            setattr(module, name, each)
