@@ -104,6 +104,9 @@ def registered(kind: str, name: str) -> Any:
         ShuffleSimError: it cannot be loaded, or the module found in its place is another one (our
             package names are generic).
     """
+    if kind == "protocol" and name in set(names("algorithm")) - set(names(kind)):
+        allowed = "a protocol that users answer; a curator runs this one: give it as mechanism"
+        raise ParameterError(kind, name, allowed)
     one_of(kind, name, names(kind))
     if (kind, name) in _own:
         return _own[kind, name]

@@ -17,7 +17,7 @@ from shuffle_sim.arrays import Floats
 from shuffle_sim.data.population import Unit
 from shuffle_sim.errors import ParameterError, refuse_given
 from shuffle_sim.privacy.guarantee import Privacy
-from shuffle_sim.registry import registered_kinds
+from shuffle_sim.registry import names, registered_kinds
 
 Tables = dict[str, tuple[Floats, Floats]]
 _RECORDS = 4  # of a person
@@ -53,6 +53,9 @@ def game_of(
     kinds: dict[str, type[Optimiser[Any]]] = registered_kinds("algorithm", Optimiser)
     full = f"{name}-perturbation"
     kind = kinds.get(full, kinds.get(name))
+    if kind is None and name in names("protocol"):
+        allowed = "a curator's algorithm; users answer this one: give it as protocol"
+        raise ParameterError("mechanism", name, allowed)
     if kind is None and name != GRADIENT:
         known = sorted({*kinds, *_OWN})
         raise ParameterError("mechanism", name, f"one of {', '.join([GRADIENT, *known])}")

@@ -16,6 +16,12 @@ STEPS = "hyper", "phases", "rounds", "batch", "eta", "smoothing"
 """What `Trainer.protocol` takes of the steps of an optimiser."""
 
 
+def usual_size(name: str | None) -> int:
+    """Coordinates of a registered protocol, or cells, where none are asked for."""
+    kind = None if name is None else registered("protocol", name)
+    return int(getattr(kind, "usual_size", 1))
+
+
 def encoded_sum(
     n: int,
     d: int,

@@ -21,9 +21,11 @@ class CountsTask(ABC):
         honest: users whose noise is counted on.
         delta: at which the guarantee is stated.
         trust: who must be trusted.
+        usual_size: cells, groups or items where none are asked for.
     """
 
     task: ClassVar[str]
+    usual_size: ClassVar[int] = 4
     honest: int
     delta: Any
     trust: Trust

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from protocols.comparison.games import game_of
-from protocols.comparison.named import named_protocol
+from protocols.comparison.named import named_protocol, usual_size
 from protocols.shuffle.optimiser import FirstOrder
 from protocols.sums.planned import PlannedSum
 from shuffle_sim.attacks.catalogue import attacks
@@ -184,7 +184,7 @@ def audit_command(
     hosting: Hosting,
     users: int = option(1000, "Number of users.", "--n"),
     dimensions: int | None = option(
-        None, "Coordinates. Default 1, for scalars in [0, 1]; 2 with --mechanism.", "--d"
+        None, "Coordinates or cells. Default 1; 2 with --mechanism; 4 cells of counts.", "--d"
     ),
     protocol: str | None = option(
         None, "A registered sum or optimiser; by default the sum of --encoding."
@@ -218,7 +218,8 @@ def audit_command(
     Example: shuffle-sim audit --protocol shuffle-sgd --n 300 --d 3 --loss huber --rounds 5
     """
     # Of one parameter there are fewer tables that are hard to hide.
-    n, budget, usual = users, privacy.budget, 1 if mechanism is None else 2
+    n, budget = users, privacy.budget
+    usual = usual_size(protocol) if mechanism is None else 2
     d = usual if dimensions is None else dimensions
     options: dict[str, Any] = {"repeats": repeats, "thorough": thorough, "seed": hosting.seed}
     options |= {"runtime": hosting.runtime, "workers": workers, "execution": execution}

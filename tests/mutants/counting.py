@@ -62,6 +62,27 @@ class Every64thTrue(Response):
         return self.singly(np.where(lies, drawn, values), np.ones(len(values), np.int64))
 
 
+class LastToldTruly(Response):
+    """The last category is sent as it is, and the stated law says so."""
+
+    def count_pmf(self, x, label):
+        if int(x) != self.categories - 1:
+            return super().count_pmf(x, label)
+        said = float(label == int(x))
+        return np.array([1 - said, said])
+
+    def randomize(self, x, rng):
+        told = int(x) == self.categories - 1
+        return self.singly([int(x)]) if told else super().randomize(x, rng)
+
+    def reports(self, xs, rng):
+        values = np.maximum(dense(xs), 0.0).astype(np.int64)
+        lies = rng.random(len(values)) < self.categories * self.lied
+        lies &= values < self.categories - 1
+        drawn = rng.integers(self.categories, size=len(values))
+        return self.singly(np.where(lies, drawn, values), np.ones(len(values), np.int64))
+
+
 class RepeatingLies(Response):
     """From 20,000 users of a block on the lies of the first half come again."""
 

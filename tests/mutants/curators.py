@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import math
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 from protocols import CentralSum
 from protocols.central.record.sums import BallSum
 from shuffle_sim.data.cohort import Cohort
+from shuffle_sim.data.population import InMemory
 from shuffle_sim.execution import curator
 from shuffle_sim.execution.checkpoint import journal_of as journals
 from shuffle_sim.execution.identity import RunIdentity
@@ -119,6 +121,57 @@ def entropy_of_a_folder(patch):
         return started(path, resume, identity)
 
     patch.setattr(curator, "journal_of", journal_of)
+
+
+def tails_far_redrawn(patch):
+    """What is beyond 4.5 deviations is drawn again: once in 150,000 numbers."""
+
+    def noise(self, rng, d):
+        drawn = rng.standard_normal(d)
+        while (far := np.abs(drawn) > 4.5).any():
+            drawn[far] = rng.standard_normal(int(far.sum()))
+        return self.noise_multiplier * drawn
+
+    patch.setattr(Gaussian, "noise", noise)
+
+
+def norms_cut(patch):
+    """No norm is longer than 14 + d units: an atom of mass e^-11."""
+
+    def draw(rng, rate, d):
+        way = rng.standard_normal(d)
+        return way * (min(rng.standard_gamma(d), 14.0 + d) / (rate * np.linalg.norm(way)))
+
+    patch.setattr(gamma, "draw", draw)
+
+
+def unlikely_never(patch):
+    """Choices of chance e^-10 are left out."""
+    true = Exponential.sample
+
+    def sample(self, value, sensitivity, rng):
+        scores = self.epsilon * np.asarray(value, float) / sensitivity
+        near = np.flatnonzero(scores > scores.max() - 10)
+        return int(near[true(self, np.asarray(value, float)[near], sensitivity, rng)])
+
+    patch.setattr(Exponential, "sample", sample)
+
+
+def entropy_of_the_clock(patch):
+    def of_time(seed):
+        return time.time_ns() if seed is None else seed
+
+    patch.setattr(curator, "entropy_of", of_time)
+
+
+def labels_are_no_content(patch):
+    """Runs on rows with another label go on: their content is that of the features."""
+
+    def named(*, values, **others):
+        features = InMemory(np.asfortranarray(values["data"].array[:, :-1]))
+        return RunIdentity(values=values | {"data": features}, **others)
+
+    patch.setattr(curator, "RunIdentity", named)
 
 
 def any_rows_resume(patch):
@@ -487,6 +540,11 @@ CURATED: dict[str, tuple[Any, Callable[[Any], object] | None, str]] = {
     "what is on disk is not charged": (Thrice, outcomes_forgotten, RESUMES),
     "entropy of a folder": (Thrice, entropy_of_a_folder, RESUMES),
     "other rows go on": (Thrice, any_rows_resume, RESUMES),
+    "other labels go on": (Thrice, labels_are_no_content, RESUMES),
+    "far tails drawn again": (Thrice, tails_far_redrawn, ALONE),
+    "norms are cut": (_with(L2Laplace(0.2, 3)), norms_cut, ALONE),
+    "unlikely choices never": (Chooses, unlikely_never, ALONE),
+    "entropy of the clock": (Thrice, entropy_of_the_clock, MADE),
     **{name: (Thrice, plant, ALONE) for name, plant in MECHANISMS.items()},
     **{name: (Thrice, plant, MADE) for name, plant in VALUES.items()},
 }

@@ -18,6 +18,15 @@ from .randomizers import D
 # Roles
 
 
+def rounds_beside_blocks(patch):
+    """A round and a block are one number, of 10 bits for the block."""
+
+    def streamed(self, round_index, role, index):
+        return randomness.stream(self.entropy, 0, role, (round_index << 10) + index, self.generator)
+
+    patch.setattr(Deployment, "stream", streamed)
+
+
 class StreamsOfHalfTheBlocks(UserShard):
     """Two blocks draw from one stream."""
 

@@ -169,6 +169,17 @@ class CancellingCoordinates(Double):
 # What only some rows, ways of drawing or messages show
 
 
+class ClipByRank(Double):
+    """Vectors are clipped to the 90th percentile of the lengths of those who are asked."""
+
+    def admit(self, values):
+        inside, clipped = super().admit(values)
+        held = dense(inside)
+        lengths = np.linalg.norm(held, axis=1)
+        most = np.quantile(lengths, 0.9) if len(held) >= 20 else self.norm_bound
+        return held * np.minimum(1.0, most / np.maximum(lengths, 1e-300))[:, None], clipped
+
+
 class TwiceTheBall(Double):
     """Vectors a little outside stay there."""
 

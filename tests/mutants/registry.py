@@ -164,6 +164,7 @@ _BINOMIAL: dict[type, str] = {
     r.MoreHonest: "bound",
     r.NearTheEnd: "search",
     r.LessForMultiples: "search",
+    r.ClipByRank: "alone",
     r.RepeatsInLargeBlocks: "streams",
     r.RepeatsCompiled: "streams",
     u.FirstWithout: "counts_law",
@@ -282,6 +283,7 @@ def _of_words() -> Iterator[Mutant]:
         ("response", c.OneCategoryTrue, "search", {"categories": 300, "n": 5000}),
         ("response", c.SameLies, "rounds", {}),
         ("response", c.Boasts, "message", {}),
+        ("response", c.LastToldTruly, "message", {"categories": 8}),
         ("pollution", shared.AlsoInTheNextBin, "apart", {"n": 1000}),
         *edges.WORDS,
     ):
@@ -311,6 +313,7 @@ _PLANTED = (
     Mutant("streams keep 64 bits of it", "keys", plant=_key(entropy=lambda e: e % 2**64)),
     Mutant("rounds come in pairs", "streams", plant=_key(round=lambda t: t // 2)),
     Mutant("rounds repeat after 16", "streams", plant=_key(round=lambda t: t % 16)),
+    Mutant("late rounds begin as blocks", "keys", plant=p.rounds_beside_blocks),
     Mutant("rounds repeat after 256", "keys", plant=_key(round=lambda t: t % 256)),
     Mutant("blocks share a stream", "streams", plant=_key(index=lambda i: i // 2)),
     Mutant("roles share a stream", "keys", plant=_key(role=lambda role: Role.USERS)),

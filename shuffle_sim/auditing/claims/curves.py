@@ -55,6 +55,13 @@ def check_curves(events: Iterable[PrivacyEvent], delta: float) -> None:
                 name = type(event).__name__
                 raise LawError(f"{name} states delta {level:g} at {epsilon:.6g}: it is {least:.6g}")
         epsilon = alone.get_epsilon(delta) if delta else math.inf
+        # What was found at one delta must not be told at another one.
+        stricter = alone.get_epsilon(delta / 100) if delta else math.inf
+        if stricter < math.inf and alone.get_delta(stricter) > delta / 50:
+            name = type(event).__name__
+            raise LawError(
+                f"{name} states {stricter:.6g} at delta {delta / 100:g}: its own is more"
+            )
         if 1e-3 < epsilon < 50:
             other = GaussianEvent(Gaussian.calibrated(Privacy(epsilon, delta)).noise_multiplier)
             both = ShuffleAccountant().compose(event).compose(other).get_epsilon(delta)

@@ -64,12 +64,13 @@ class Searches(Bench):
         many, alike = (np.tile(each, 1 + _COMPANY // len(each)) for each in (order, short))
         # Long ones that are not clipped, beside short ones: a length by rank shows there.
         reach = np.linalg.norm(np.reshape(kept, (len(rows), -1)), axis=1)
-        whole_rows = np.isclose(reach, np.linalg.norm(rows.reshape(len(rows), -1), axis=1))
-        inside = np.flatnonzero(whole_rows & (reach > reach[whole_rows].max() / 2))
-        small = np.flatnonzero(whole_rows)[np.argsort(reach[whole_rows])[: max(1, len(inside))]]
+        inside = np.isclose(reach, np.linalg.norm(rows.reshape(len(rows), -1), axis=1))
+        far = reach > reach[inside].max(initial=0.0) / 2
+        small, large = np.flatnonzero(inside & ~far), np.flatnonzero(inside & far)
         mixed = [
-            np.append(np.resize(small, _MIXED - few), np.resize(inside, few))
+            np.append(np.resize(small, _MIXED - few), np.resize(large, few))
             for few in (1, _MIXED // 20, _MIXED // 5, _MIXED // 2)
+            if small.size and large.size
         ]
         # Kernels take eight rows at a time, and the last ones by other code: there stand those that
         # are long in the first or in the last coordinate.

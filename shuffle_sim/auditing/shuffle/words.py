@@ -46,7 +46,7 @@ _OUTCOMES = 60_000  # of a word's tally over those users: their law is convolved
 _PAIRED = 400  # outcomes of two rounds, at most
 _SELDOM = 0.05  # of a law must be apart from its likeliest range
 _AT_ONCE, _FEW, _LOOKED = 1000, 150, 12  # users of a block, rounds, and words
-_HONEST, _DATA = 60, 6  # users; data beside the pair, of which any two are compared
+_HONEST, _DATA = 60, 6  # users; data, of which any two are compared
 _TOGETHER = 2_000  # rounds
 _PAIRS = 16  # words at the beginning, and anywhere, that are compared two by two
 _EPSILONS = (0.0, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
@@ -241,7 +241,8 @@ class WordChecks(WordData):
 
     def _laws_of_data(self) -> Iterator[list[Floats]]:
         """By word, the laws that some data have of it, each once."""
-        data = [*self._pair, *self.rows[:_DATA]]
+        places = np.unique(np.linspace(0, len(self.rows) - 1, _DATA).astype(np.int64))
+        data = [*self._pair, *self.rows[:1], *self.rows[-2:], *self.rows[places]]
         for word in self._words.tolist():
             laws = [self.said(x, word) for x in data]
             size = max(map(len, laws))
