@@ -67,6 +67,7 @@ _NOT_SENT = {
     "Multiples",
     "Tags",
     "WordTags",
+    "_Sides",
 }  # the frame, and those of audits
 
 

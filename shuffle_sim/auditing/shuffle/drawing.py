@@ -34,7 +34,8 @@ from shuffle_sim.sampling.kernels import fortran
 from shuffle_sim.sampling.randomness import GENERATORS, Role, entropy_of
 
 _TURNED = 0, 1, 1 << 63, 1 << 127  # bits of the entropy: other runs
-_FAR, _LATE = (0, 1, *(1 << power for power in range(2, 41)), 3 << 31), 32  # rounds are below 2^32
+_FAR, _LATE = (0, *(1 << power for power in range(41))), (0, 1, 2, 1 << 10, 1 << 31)
+"""Places and rounds: of few bits, so that fields of a key that share bits meet."""
 _ROUNDS = *range(24), 31, 32, 33, 64, 128, 256, 1 << 10, 1 << 16, 1 << 20, (1 << 31) - 1
 _LONG = 600_000  # draws of a block beyond every kernel's pieces, at most
 _STRONG = 5_000  # of them that a cryptographic generator makes
@@ -92,8 +93,7 @@ class Draws(Searches):
             if len(found) > 1 or found & seen:
                 raise LawError(f"some roles do not draw by {generator}")
             seen |= found
-            # Numbers of few bits, and of many: fields that share bits meet.
-            far = [drawn.stream(one, Role.USERS, at) for one, at in product(_FAR[:_LATE], _FAR)]
+            far = [drawn.stream(one, Role.USERS, at) for one, at in product(_LATE, _FAR)]
             for some in (begun, far):
                 words = np.array([rng.bytes(32) for rng in some])
                 if len(np.unique(words)) < len(words):
