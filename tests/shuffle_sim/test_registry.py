@@ -3,7 +3,8 @@
 import pytest
 from processes import python
 
-from shuffle_sim import ParameterError, ShuffleSimError
+from protocols.comparison.games import game_of
+from shuffle_sim import ParameterError, Privacy, ShuffleSimError
 from shuffle_sim.registry import names, registered
 
 
@@ -83,3 +84,10 @@ def test_a_module_that_is_not_there_is_named(tmp_path):
     assert done.returncode == 1
     assert ShuffleSimError.__name__ in done.stderr
     assert "'shuffle_sim_nowhere' was found at nowhere" in done.stderr
+
+
+def test_a_curators_algorithm_is_no_protocol_and_the_error_says_so():
+    with pytest.raises(ParameterError, match=r"a curator runs this one: give it as mechanism"):
+        registered("protocol", "output-perturbation")
+    with pytest.raises(ParameterError, match=r"users answer this one: give it as protocol"):
+        game_of("vector-sum", 100, 2, Privacy(1.0, 1e-6))

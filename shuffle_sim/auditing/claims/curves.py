@@ -136,7 +136,8 @@ def _pollution(event: PollutionEvent, epsilon: float) -> float:
         worlds.append(_worlds(np.outer(law, law), 1 - event.kept_back, 0.0))
     if len(worlds) == 1:
         return _apart(worlds[0], epsilon)
-    return Losses.of((first.ravel(), second.ravel()) for first, second in worlds).delta(epsilon)
+    every = ((first.ravel(), second.ravel()) for first, second in worlds)
+    return Losses.of(every, step=1e-5).delta(epsilon)
 
 
 def _compound(rate: float, batch: int) -> Floats:

@@ -24,7 +24,7 @@ from protocols import (
     SplitAndMixSum,
     VectorSum,
 )
-from protocols.comparison.named import named_protocol
+from protocols.comparison.named import named_protocol, usual_size
 from protocols.counts.single import Response
 from protocols.shuffle import OneShotAverage
 from protocols.sums.binomial import BinomialRandomizer
@@ -32,7 +32,7 @@ from shuffle_sim import Guarantee, ParameterError, Privacy
 from shuffle_sim.auditing import LawError
 from shuffle_sim.auditing.audit import _bench, audit, others
 from shuffle_sim.auditing.claims.empirical import exact_odds, gaussian_estimate
-from shuffle_sim.auditing.claims.plan import plan_of
+from shuffle_sim.auditing.claims.plan import UncheckedError, plan_of
 from shuffle_sim.auditing.claims.stated import ORDERED
 from shuffle_sim.auditing.laws.scores import ranked
 from shuffle_sim.auditing.laws.sequences import check_places
@@ -42,6 +42,7 @@ from shuffle_sim.auditing.shuffle.checks import Checks
 from shuffle_sim.auditing.shuffle.watching import bits_of_chance, chance_of
 from shuffle_sim.privacy.accountant import ShuffleAccountant
 from shuffle_sim.privacy.bounds.gaussian import epsilon_gdp
+from shuffle_sim.protocol.adversary import Dropout
 from shuffle_sim.protocol.base import Datum
 from shuffle_sim.registry import loaded
 from shuffle_sim.roles import Shuffler, UserShard
@@ -341,3 +342,25 @@ def test_places_of_a_block_are_looked_at():
     draws[:, 63::64] = 2
     with pytest.raises(LawError, match="places"):
         check(draws)
+
+
+def asked_under_dropout(name, rate, **given):
+    made = named_protocol(name, 60, 1, Privacy(3.0, 1e-3), **given)
+    return Asked(made, None, {"adversary": Dropout(rate)}, 3)
+
+
+def test_a_run_that_an_adversary_ends_is_not_checked():
+    """It is no defect: fewer reports than agreed are not released."""
+    with pytest.raises(UncheckedError, match="the adversary ends the run"):
+        asked_under_dropout("laplace-scalar-sum", 0.3).unseeded()
+
+
+def test_corrupted_users_may_be_asked_again_when_a_run_goes_on():
+    asked_under_dropout("single-message", 0.5, honest_fraction=0.4).resumed()
+
+
+@pytest.mark.parametrize("name", ["group-means", "quantiles", "histogram", "heavy-hitters"])
+def test_counts_are_audited_with_several_cells_by_default(name):
+    made = named_protocol(name, 2000, usual_size(name), Privacy(1.0, 1e-6))
+    first, second = made.plan(made.init()).randomizer.worst_pair()
+    assert not np.array_equal(first, second)
