@@ -19,6 +19,7 @@ from shuffle_sim.auditing.laws.statistics import LawError, naming
 from shuffle_sim.auditing.shuffle.bench import FIRST, BenchRound
 from shuffle_sim.auditing.shuffle.drawing import Draws
 from shuffle_sim.auditing.shuffle.sources import Noted
+from shuffle_sim.auditing.shuffle.watching import RereadRows
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.population import InMemory
 from shuffle_sim.errors import RoundAbortedError
@@ -144,7 +145,10 @@ class Company(Draws):
     def _frames(self, asked: Occasion, fidelity: str) -> list[list[Frame]]:
         """What honest users send."""
         deployment = replace(asked.deployment, fidelity=fidelity)
-        shard, found = self.shard(deployment, self._rows(), deployment.blocks()), []
+        # Rows of files are read anew, in pieces that a cohort may begin inside of.
+        anew = len(asked.cohort.ranges) > 1 and asked.before is None
+        rows = RereadRows(self._rows()) if anew else self._rows()
+        shard, found = self.shard(deployment, rows, deployment.blocks()), []
         for index in range(_ROUNDS):
             if asked.before is not None:
                 self.answered(shard, self.round(asked.before), [2 * index])
