@@ -139,15 +139,17 @@ class Company(Draws):
         deployment = self.deployment("literal", FIRST, size)
         return replace(deployment, protocol=BenchRound(users, self.protocol.spec, 1.0))
 
-    def _rows(self) -> InMemory:
-        return InMemory(self.data(self.accompanied))
+    def _rows(self, *, row_by_row: bool = False) -> InMemory:
+        """As arrays are, or as rows of files are: compiled kernels take their lengths at once."""
+        data = self.data(self.accompanied)
+        return InMemory(np.ascontiguousarray(data) if row_by_row else data)
 
     def _frames(self, asked: Occasion, fidelity: str) -> list[list[Frame]]:
         """What honest users send."""
         deployment = replace(asked.deployment, fidelity=fidelity)
         # Rows of files are read anew, in pieces that a cohort may begin inside of.
         anew = len(asked.cohort.ranges) > 1 and asked.before is None
-        rows = RereadRows(self._rows()) if anew else self._rows()
+        rows = RereadRows(self._rows(row_by_row=True)) if anew else self._rows()
         shard, found = self.shard(deployment, rows, deployment.blocks()), []
         for index in range(_ROUNDS):
             if asked.before is not None:
