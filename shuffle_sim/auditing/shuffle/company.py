@@ -16,7 +16,7 @@ from shuffle_sim.arrays import Floats
 from shuffle_sim.auditing.laws.joint import JointLaw
 from shuffle_sim.auditing.laws.scores import judge, scored, stacked, summed
 from shuffle_sim.auditing.laws.statistics import LawError, naming
-from shuffle_sim.auditing.shuffle.bench import FIRST, BenchRound
+from shuffle_sim.auditing.shuffle.bench import FIRST, BenchRound, Way
 from shuffle_sim.auditing.shuffle.drawing import Draws
 from shuffle_sim.auditing.shuffle.sources import Noted
 from shuffle_sim.auditing.shuffle.watching import RereadRows
@@ -112,7 +112,8 @@ class Company(Draws):
             ranges = [(low, min(high, users)) for low, high in spans if low < users]
             parts, kept = Cohort(tuple(ranges)), np.concatenate([np.arange(*x) for x in ranges])
             name = f"parts of blocks of {size}" + (", after others" if before else "")
-            yield Occasion(name, self._of(users, size), parts, kept, before)
+            way = FIRST if before else self.ways()[-2]  # compiled, where it can be
+            yield Occasion(name, self._of(users, size, way), parts, kept, before)
         for name, adversary, stay in (
             ("others drop out", Corrupted(3, silent=True), every % 3 != 1),
             ("most drop out", Corrupted(_BLOCK, silent=True, others=True), every % _BLOCK == 1),
@@ -135,8 +136,8 @@ class Company(Draws):
             index, _, place = wrong[0]
             raise LawError(f"stream {place} of users in round {index} is asked for by others, too")
 
-    def _of(self, users: int, size: int) -> Deployment:
-        deployment = self.deployment("literal", FIRST, size)
+    def _of(self, users: int, size: int, way: Way = FIRST) -> Deployment:
+        deployment = self.deployment("literal", way, size)
         return replace(deployment, protocol=BenchRound(users, self.protocol.spec, 1.0))
 
     def _rows(self, *, row_by_row: bool = False) -> InMemory:
