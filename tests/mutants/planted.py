@@ -3,12 +3,13 @@
 import dataclasses
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from shuffle_sim.execution import setup
 from shuffle_sim.protocol.base import Query
-from shuffle_sim.roles import Shuffler, UserShard, block_rows, deployment, onion, pools
+from shuffle_sim.roles import Shuffler, UserShard, block_rows, deployment, onion, pools, users
 from shuffle_sim.roles.deployment import Deployment
 from shuffle_sim.sampling import bits, carries, kernels, randomness, shuffling
 from shuffle_sim.wire.frames import Kind, parse, split_frames
@@ -25,6 +26,25 @@ def rounds_beside_blocks(patch):
         return randomness.stream(self.entropy, 0, role, (round_index << 10) + index, self.generator)
 
     patch.setattr(Deployment, "stream", streamed)
+
+
+def lengths_of_other_rows(patch):
+    """Where a cohort begins inside of a piece, rows are clipped by lengths of those before."""
+    arranged, admitted = kernels.arranged, users.admitted
+    last: list[Any] = [None]
+
+    def noted(rows, room=None):
+        columns, squares = arranged(rows, room)
+        last[0] = last[0] if squares is None else squares
+        return columns, squares
+
+    def by_others(values, randomizer, squares=None):
+        if squares is None and last[0] is not None and len(last[0]) > len(values):
+            squares = last[0][: len(values)]
+        return admitted(values, randomizer, squares)
+
+    patch.setattr(kernels, "arranged", noted)
+    patch.setattr(users, "admitted", by_others)
 
 
 class StreamsOfHalfTheBlocks(UserShard):

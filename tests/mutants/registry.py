@@ -313,6 +313,7 @@ _PLANTED = (
     Mutant("streams keep 64 bits of it", "keys", plant=_key(entropy=lambda e: e % 2**64)),
     Mutant("rounds come in pairs", "streams", plant=_key(round=lambda t: t // 2)),
     Mutant("rounds repeat after 16", "streams", plant=_key(round=lambda t: t % 16)),
+    Mutant("lengths of other rows", "company", vector, plant=p.lengths_of_other_rows),
     Mutant("late rounds begin as blocks", "keys", plant=p.rounds_beside_blocks),
     Mutant("rounds repeat after 256", "keys", plant=_key(round=lambda t: t % 256)),
     Mutant("blocks share a stream", "streams", plant=_key(index=lambda i: i // 2)),
