@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import math
+import secrets
 import time
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +16,7 @@ from protocols.shuffle.one_shot import CertifiedMinimiser, OneShotAverage
 from shuffle_sim import Privacy, roles
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.execution import engine, plain, rounds, setup
+from shuffle_sim.execution.inprocess import InProcessRuntime
 from shuffle_sim.privacy import composition
 from shuffle_sim.privacy.bounds import blanket, cells
 from shuffle_sim.protocol.randomizer import Randomizer
@@ -92,6 +94,17 @@ def one_stream_of_two_roles(patch):
     """Shards route by the draws that permute."""
     both = SimpleNamespace(ROUTER=Role.SHUFFLER, SHUFFLER=Role.SHUFFLER)
     patch.setattr(roles.shuffler, "Role", both)
+
+
+def put_back_anew(patch):
+    """Where a role is lost all get new entropy."""
+    true = InProcessRuntime._put_back
+
+    def anew(self):
+        self._deployment = dataclasses.replace(self._deployment, entropy=secrets.randbits(128))
+        true(self)
+
+    patch.setattr(InProcessRuntime, "_put_back", anew)
 
 
 def one_generator(patch):
@@ -268,6 +281,7 @@ PLANTED = (
     ("one stream of two roles", "order", vector, one_stream_of_two_roles),
     ("one generator", "keys", vector, one_generator),
     ("orders of few seeds", "keys", vector, orders_of_few_seeds),
+    ("put back with new entropy", "resumed", vector, put_back_anew),
     ("asked before it is charged", "resumed", vector, asked_before_charged),
     ("the first range counts", "agreed", batches, first_range_counts),
     ("the larger of two costs", "bound", calibrated, larger_of_two),

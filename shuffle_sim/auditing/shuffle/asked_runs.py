@@ -29,7 +29,7 @@ from shuffle_sim.errors import ParameterError, RoundAbortedError
 from shuffle_sim.execution.engine import run
 from shuffle_sim.execution.options import Execution
 from shuffle_sim.execution.result import Result
-from shuffle_sim.execution.runtime import Runtime
+from shuffle_sim.execution.runtime import HostLostError, Runtime
 from shuffle_sim.protocol.base import Protocol, RoundSpec
 from shuffle_sim.protocol.task import walked
 from shuffle_sim.registry import registered
@@ -204,12 +204,46 @@ class AskedRuns:
             check_beside(found, self._run(seed, data=moved)[0])
 
     def resumed(self) -> None:
-        """What a stopped run leaves on disk, and who may go on."""
+        """What a stopped run leaves on disk, and who may go on; what lost roles draw from."""
+        self.put_back()
         population, others = self.population(), list[Any]()
         if isinstance(population, InMemory) and population.array.dtype.kind == "f":
             others = nearly(population.array)
         remembers = self.options.get("adversary") is not None
         Kept(self._kept, self.data, others, self.execution, remembers).check()
+
+    def put_back(self) -> None:
+        """Roles that are lost as they answer are put back with the entropy that they had."""
+        host = self._host()
+        put, call, get, hosted = host.host, host.call, host.get, dict[str, set[int]]()
+        asked, lost = list[str](), list[str]()
+
+        def noted(role: Any, *arguments: Any) -> Any:
+            hosted.setdefault(role.__name__, set()).add(getattr(arguments[0], "entropy", 0))
+            return put(role, *arguments)
+
+        def called(role: Any, method: str, *arguments: Any, **more: Any) -> list[Any]:
+            asked.extend([method] * (method in _ASKS))
+            return call(role, method, *arguments, **more)
+
+        def gotten(*waited: Any, **more: Any) -> Any:
+            found = get(*waited, **more)
+            if asked and not lost:
+                lost.append("answers")
+                raise HostLostError("lost in an audit")
+            return found
+
+        seen: dict[str, Any] = {"host": noted, "call": called, "get": gotten}
+        if self.plain:  # others would have to end what still lives
+            seen["alive"] = lambda _: False
+        vars(host).update(seen)
+        try:
+            self._ran(copy(self.protocol), self.data, runtime=host, **self.options)
+        finally:
+            for name in seen:
+                del vars(host)[name]
+        if any(len(entropies) > 1 for entropies in hosted.values()):
+            raise LawError("roles that are put back draw from another entropy: a second release")
 
     def _kept(self, rows: Any, drawn: Drawn | None, named: str, **given: Any) -> Result:
         host = self._host()
