@@ -219,8 +219,7 @@ def audit_command(
     """
     # Of one parameter there are fewer tables that are hard to hide.
     n, budget = users, privacy.budget
-    usual = usual_size(protocol) if mechanism is None else 2
-    d = usual if dimensions is None else dimensions
+    d = (2 if mechanism else usual_size(protocol)) if dimensions is None else dimensions
     options: dict[str, Any] = {"repeats": repeats, "thorough": thorough, "seed": hosting.seed}
     options |= {"runtime": hosting.runtime, "workers": workers, "execution": execution}
     asked: dict[str, Any] = {"fidelity": hosting.fidelity, "shuffler_shards": shards}
