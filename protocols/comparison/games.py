@@ -61,7 +61,7 @@ def game_of(
         raise ParameterError("mechanism", name, f"one of {', '.join([GRADIENT, *known])}")
     records = _RECORDS if kind is not None and kind.unit is Unit.PERSON else None
     steps = {key: given.pop(key) for key in STEPS if key in given}
-    every = (given.pop("loss"),) if "loss" in given else (Linear(), _Sides(), "hinge", "logistic")
+    every = (given.pop("loss"),) if "loss" in given else (Linear(), "hinge", _Sides(), "logistic")
     refused = None
     for loss, more in product(every if hardest else every[::-1], _MORE):
         try:

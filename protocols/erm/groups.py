@@ -36,22 +36,26 @@ class Grouped(OfLoss):
     def __post_init__(self) -> None:
         integer("groups", self.groups, 2, 10_000)
 
+    def plain(self, rows: NDArray[Any]) -> Floats:
+        """The rows that `loss` takes."""
+        return rows[:, :-1]
+
     def parted(self, rows: Floats) -> tuple[Floats, NDArray[np.int64]]:
-        """The rows that `loss` takes, and their groups, shape (n,)."""
+        """These, and the group of each, shape (n,)."""
         return rows[:, :-1], rows[:, -1].astype(np.int64)
 
     def values(self, theta: Floats, rows: Floats) -> Floats:
-        return self.loss.values(theta, self.parted(rows)[0])
+        return self.loss.values(theta, self.plain(rows))
 
     def gradients(self, theta: Floats, rows: Floats, smoothing: float | None = None) -> Values:
-        found: Scaled | Floats = self.loss.gradients(theta, self.parted(rows)[0], smoothing)
+        found: Scaled | Floats = self.loss.gradients(theta, self.plain(rows), smoothing)
         return found
 
     def values_at(self, thetas: Floats, rows: Floats) -> Floats:
-        return self.loss.values_at(thetas, self.parted(rows)[0])
+        return self.loss.values_at(thetas, self.plain(rows))
 
     def gradients_at(self, thetas: Floats, rows: Floats) -> Values:
-        return self.loss.gradients_at(thetas, self.parted(rows)[0])
+        return self.loss.gradients_at(thetas, self.plain(rows))
 
     def pull(self) -> float:
         return self.loss.pull()
@@ -62,7 +66,7 @@ class Grouped(OfLoss):
     def check(self, rows: NDArray[Any], d: int) -> None:
         if rows.ndim != 2 or rows.shape[1] != self.columns(d):
             raise ParameterError("data.shape", rows.shape, f"(n, {self.columns(d)})")
-        self.loss.check(self.parted(rows)[0], d)
+        self.loss.check(self.plain(rows), d)
         known = np.isin(rows[:, -1], np.arange(self.groups))
         refuse_rows(~known, f"in a group 0, ..., {self.groups - 1} (last column)")
 
@@ -77,6 +81,9 @@ class ByClass(Grouped):
 
     groups: int = 2
     more: ClassVar[int] = 0
+
+    def plain(self, rows: NDArray[Any]) -> Floats:
+        return rows
 
     def parted(self, rows: Floats) -> tuple[Floats, NDArray[np.int64]]:
         return rows, (rows[:, -1] > 0).astype(np.int64)

@@ -476,8 +476,7 @@ def test_compare_tells_all_methods_with_their_spread(printed):
         *registered,
     }
     assert {row["unit"] for row in methods.values()} == {"record"}
-    # The first is for one or two parameters, the second for rows in groups.
-    assert set(found["refused"]) == {"exponential-grid", "saddle-erm"}
+    assert set(found["refused"]) == {"exponential-grid"}  # it is for one or two parameters
     for name in curators:
         assert 1 < methods[name]["privacy"]["epsilon"] <= 2 + 1e-9
     for name in private:
