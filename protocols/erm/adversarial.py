@@ -305,8 +305,9 @@ class RobustRisk(Risk):
         if not isinstance(self.loss, LinearLoss) or not self.loss.classification:
             allowed = "a LinearLoss of two classes, such as Logistic() or Hinge()"
             raise ParameterError("loss", self.loss, allowed)
-        kink = None if self.loss.curvature() is not None else self.loss.kink(np.ones(1))
-        if kink is not None and kink[3] > 0:
+        # Convex in the margin: its slope is the largest at the end, or far out.
+        most = min(1e9, (self.loss.features + self.budget.size(self.d)) * self.domain.radius)
+        if self.loss.derivative(np.array([most]), np.ones(1))[0] > 0:
             allowed = "one that falls, such as Hinge(): else rows are not moved against it"
             raise ParameterError("loss", self.loss, allowed)
         super().__post_init__()
@@ -316,8 +317,7 @@ class RobustRisk(Risk):
 
     @cached_property
     def reach(self) -> float:
-        # The perturbed margin m grows in proportion to w, so <slope, w> is phi'(m) m as without a
-        # budget.
+        # The perturbed margin m grows with w: <slope, w> is phi'(m) m, as without a budget.
         pulled = math.sqrt(self.loss.pull() / self.ridge)
         off = np.any(self.domain.project(np.zeros(self.d)))
         return self.domain.radius if off else min(self.domain.radius, pulled)

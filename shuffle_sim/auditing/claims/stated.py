@@ -15,6 +15,7 @@ from shuffle_sim.auditing.claims.curves import check_curves, gaussian
 from shuffle_sim.auditing.claims.empirical import Seen, sampled
 from shuffle_sim.auditing.claims.plan import Check, CheckStep, Planned, UncheckedError
 from shuffle_sim.auditing.laws.evidence import spared
+from shuffle_sim.auditing.laws.losses import hockey
 from shuffle_sim.auditing.laws.scores import summed
 from shuffle_sim.auditing.laws.statistics import LawError
 from shuffle_sim.execution.plain import plain
@@ -239,7 +240,8 @@ def check_event(event: PrivacyEvent, pair: tuple[Floats, Floats]) -> None:
     p, q = (np.pad(each, (0, size - len(each))) for each in found)
     theorem = theorem_of(type(small))
     for delta in _DELTAS:
-        least, stated = max(_hockey(p, q, delta), _hockey(q, p, delta)), theorem.exact(small, delta)
+        least = max(_least_epsilon(p, q, delta), _least_epsilon(q, p, delta))
+        stated = theorem.exact(small, delta)
         if stated is None:
             stated = ShuffleAccountant().compose(small).get_epsilon(delta)
         # Accountants on grids round up, Fourier transforms either way: room for those.
@@ -250,13 +252,12 @@ def check_event(event: PrivacyEvent, pair: tuple[Floats, Floats]) -> None:
             )
 
 
-def _hockey(p: Floats, q: Floats, delta: float) -> float:
+def _least_epsilon(p: Floats, q: Floats, delta: float) -> float:
     """The least epsilon with sum (p - e^epsilon q)+ <= delta; at most 50."""
     low, high = 0.0, 50.0
     for _ in range(60):
         middle = (low + high) / 2
-        over = float(np.maximum(p - np.exp(middle) * q, 0.0).sum())
-        low, high = (low, middle) if over <= delta else (middle, high)
+        low, high = (low, middle) if hockey(p, q, middle) <= delta else (middle, high)
     return high
 
 

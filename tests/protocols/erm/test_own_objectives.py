@@ -276,3 +276,18 @@ def test_objectives_without_a_proof_are_refused_by_name(kind, loss, d):
     with pytest.raises(ParameterError, match="loss") as caught:
         kind.calibrated(n=300, problem=problem, privacy=Privacy(1.0))
     assert "\n" not in str(caught.value)
+
+
+class Rises(Linear):
+    """A smooth loss of classes that grows with the margin."""
+
+    classification = True
+
+
+@pytest.mark.parametrize("domain", [L2Ball(2, 5.0), RealSpace(2)])
+def test_rows_are_moved_against_losses_that_fall_alone(domain):
+    """Of one that rises the worst perturbation is another: its certificate would be false."""
+    with pytest.raises(ParameterError, match="one that falls"):
+        AdversarialERM.calibrated(
+            n=300, problem=Problem(Rises(), domain, 0.1), privacy=Privacy(1.0, 1e-6)
+        )
