@@ -57,6 +57,9 @@ _STATES = 60  # at which neighbours are compared
 _ALIKE = 24  # tables that are compared two by two
 _MECHANISMS, _TABLES, _BITS, _ENTROPY = 4, 8, 128, 4
 """Looked at: mechanisms, neighbours, bits of seeds and of entropy."""
+_SEEDS = 8
+"""Bits of seeds, however long runs take: where 16 of 128 bits are used, two of 8 are not
+but for once in 10^6."""
 
 
 class Runs:
@@ -141,8 +144,8 @@ class Runs:
                 begun += [each.begins for each in called]
         generator = getattr(self._options.get("execution"), "generator", GENERATORS[0])
         if generator == GENERATORS[0]:  # another takes no seed
-            for bit in np.random.default_rng(_BITS).permutation(_BITS).tolist():
-                if time.perf_counter() - began > self._seconds / 2:
+            for place, bit in enumerate(np.random.default_rng(_BITS).permutation(_BITS).tolist()):
+                if place >= _SEEDS and time.perf_counter() - began > self._seconds / 2:
                     break
                 _, called, _ = self._run(self._first, seed=1 << bit)
                 begun += [each.begins for each in called]
