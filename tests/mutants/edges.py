@@ -17,7 +17,7 @@ from shuffle_sim.roles import Shuffler, UserShard, pools, shuffler, station, use
 from shuffle_sim.sampling import shuffling
 from shuffle_sim.wire.messages import Messages, Tally
 
-from .long_sums import honest
+from .long_sums import NeverTwoSided, honest
 from .planted import KeepsOrder
 from .randomizers import Double, Shares
 
@@ -357,6 +357,7 @@ FLOODS: dict[type, str] = {
     FloodNotClipped: "domain",
     FloodBareBetween: "search",
     FloodShortAtOnce: "tallies",
+    NeverTwoSided: "weighed",
 }
 WORDS = (
     ("response", TallyTrue, "tallies", {"n": 1000}),

@@ -131,6 +131,14 @@ class NoFlood(Flood):
         return [*kinds[:4], *kinds[5:]]
 
 
+class NeverTwoSided(FloodRandomizer):
+    """Neither what is drawn nor what is stated of it has the two-sided noise."""
+
+    @cached_property
+    def kinds(self):
+        return tuple(kind for kind in super().kinds if not kind.ratio)
+
+
 class HalfTheFlood(Flood):
     def changed(self, kinds):
         return [*kinds[:4], *(replace(kind, rate=kind.rate / 2) for kind in kinds[4:])]

@@ -18,6 +18,7 @@ from shuffle_sim.privacy.theorems import theorem_of
 DOUBT = 1e-4
 """With what probability a bound is wrong, where nothing else is said."""
 _TAILS = 40  # thresholds
+_PER_NUMBER, _NONE = 4, 1e-9  # samples, and what is no noise beside a number's own
 _NEAREST = 1e-6  # a distance below which no epsilon is computed
 _ROUNDED = 1e-6  # of a claim that odds attain
 _DECIMALS = 9
@@ -68,6 +69,24 @@ def best_threshold(
         tests, key=lambda test: clopper_pearson(test[0][:half], test[1][:half], test[2], delta)
     )
     return max(0.0, clopper_pearson(a[half:], b[half:], t, delta, doubt))
+
+
+def weighed(low: Floats, high: Floats, delta: float, doubt: float = DOUBT) -> float:
+    """The same of samples of several numbers, (samples, numbers), in their best sum (Fisher 1936).
+
+    Its weights are those of the first third. Numbers whose sum has no noise at all weigh most.
+    """
+    part = len(low) // 3
+    moved = high[:part].mean(axis=0) - low[:part].mean(axis=0)
+    first, second = (each[:part] - each[:part].mean(axis=0) for each in (low, high))
+    centred = np.concatenate([first, second])
+    scale = centred.std(axis=0)
+    scale[scale == 0] = 1.0
+    together = np.eye(len(scale))  # of too few samples no correlation is known
+    if len(centred) > _PER_NUMBER * len(scale):
+        together = (centred / scale).T @ (centred / scale) / len(centred)
+    weights = np.linalg.solve(together + _NONE * np.eye(len(scale)), moved / scale) / scale
+    return best_threshold(low[part:] @ weights, high[part:] @ weights, delta, doubt)
 
 
 def exact_odds(

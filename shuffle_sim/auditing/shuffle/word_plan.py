@@ -106,5 +106,13 @@ WORD_KINDS: tuple[CheckKind, ...] = (
         "an event that states more lies, noise or honest users",
         brief=True,
     ),
+    CheckKind(
+        "no sum of words reveals more than the event is charged for",
+        "weighed",
+        "tallies of all who are counted on, of whom one holds the other end of the worst pair",
+        lambda b: f"{b.weighed_rounds:,} rounds of each table",
+        "noise that is nowhere: neither drawn nor in the law that is stated",
+        applies=_counted,
+    ),
 )
 """The same of randomizers of categories and of words."""

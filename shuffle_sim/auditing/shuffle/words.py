@@ -18,12 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffle_sim.arrays import Floats, dense
+from shuffle_sim.auditing.claims.empirical import weighed
 from shuffle_sim.auditing.claims.plan import UncheckedError
 from shuffle_sim.auditing.laws.losses import Losses, hockey
 from shuffle_sim.auditing.laws.scores import judge, ranked, scored, stacked, summed
 from shuffle_sim.auditing.laws.sequences import check_products
 from shuffle_sim.auditing.laws.statistics import LawError, check_pmf, naming
 from shuffle_sim.auditing.shuffle.bench import ROUNDS, BenchRound
+from shuffle_sim.auditing.shuffle.canaries import pair_table
 from shuffle_sim.auditing.shuffle.viewing import check_orders
 from shuffle_sim.auditing.shuffle.word_data import WordData
 from shuffle_sim.auditing.shuffle.word_plan import WORD_KINDS
@@ -48,6 +50,8 @@ _SELDOM = 0.05  # of a law must be apart from its likeliest range
 _AT_ONCE, _FEW, _LOOKED = 1000, 150, 12  # users of a block, rounds, and words
 _HONEST, _DATA = 60, 6  # users; data, of which any two are compared
 _TOGETHER = 2_000  # rounds
+_WEIGHED, _NUMBERS = 100_000, 3e6  # users, and values of them in all rounds
+_DELTAS = 1e-6, 0.01, 0.2
 _PAIRS = 16  # words at the beginning, and anywhere, that are compared two by two
 _EPSILONS = (0.0, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
 
@@ -265,11 +269,7 @@ class WordChecks(WordData):
                 yield summed([(one, 1), (rest, 1)]), summed([(other, 1), (rest, 1)])
 
     def _within(
-        self,
-        delta: Callable[[float], float],
-        stated: dict[float, float],
-        what: str,
-        honest: int,
+        self, delta: Callable[[float], float], stated: dict[float, float], what: str, honest: int
     ) -> None:
         """No delta of a pair is above the event's."""
         for epsilon, allowed in stated.items():
@@ -278,6 +278,27 @@ class WordChecks(WordData):
                     f"{what}: delta {least:.3g} at epsilon {epsilon:g} for {honest} users, "
                     f"charged for is {allowed:.3g}"
                 )
+
+    def weighed(self) -> None:
+        """The sum of a view's words that tells the worst pair best: no stated law is asked.
+
+        All who are counted on hold the pair's first; or one of them its second.
+        """
+        users = min(_WEIGHED, math.ceil(self.protocol.honest_fraction * self.spec.cohort.size))
+        event = self.spec.event if users < _WEIGHED else self.spec.event.with_honest(users)
+        rounds, rng = range(self.weighed_rounds), np.random.default_rng([self.entropy, 14])
+        drawn = partial(self.randomizer.tallied, rng=rng)
+        values = (pair_table(self.randomizer, users, high=high) for high in (False, True))
+        low, high = (np.array([self._dense(drawn(x))[self._words] for _ in rounds]) for x in values)
+        for delta in _DELTAS:
+            shown = weighed(low, high, delta, self.alarm / len(_DELTAS))
+            if shown > 0 and theorem_of(type(event)).delta(((event, 1),), shown) < delta:
+                raise LawError(f"a sum of words shows epsilon {shown:.3g} at delta {delta:g}")
+
+    @property
+    def weighed_rounds(self) -> int:
+        """Of each of two tables."""
+        return int(np.clip(_NUMBERS / self.spec.cohort.size, _FEW, _TOGETHER))
 
     def message(self) -> None:
         """The probabilities of a message for any two data, by the stated law."""
