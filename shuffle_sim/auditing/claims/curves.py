@@ -17,8 +17,10 @@ from shuffle_sim.privacy.events import (
     GammaEvent,
     GaussianEvent,
     LaplaceEvent,
+    ObjectiveEvent,
     PrivacyEvent,
     PureEvent,
+    PureObjectiveEvent,
     RangeEvent,
 )
 from shuffle_sim.privacy.guarantee import Privacy
@@ -44,21 +46,21 @@ def check_curves(events: Iterable[PrivacyEvent], delta: float) -> None:
         LawError: an event costs less.
     """
     for event in list(dict.fromkeys(events))[:_EVENTS]:
-        known = _KNOWN.get(type(event), _unknown)
+        known, name = _KNOWN.get(type(event), _unknown), type(event).__name__
         alone = ShuffleAccountant().compose(event)
         for level in _DELTAS:
             epsilon = alone.get_epsilon(level)
             if not 0 < epsilon < math.inf or (type(event) is GammaEvent and level < _LEAST):
                 continue
-            least = known(event, epsilon)
-            if least > level * (1 + _NEAR) + _ROUNDED:
-                name = type(event).__name__
+            if (least := known(event, epsilon)) > level * (1 + _NEAR) + _ROUNDED:
                 raise LawError(f"{name} states delta {level:g} at {epsilon:.6g}: it is {least:.6g}")
+        most, stated = _pure_of(event), alone.get_epsilon(0.0)
+        if stated < most * (1 - _ROUNDED):
+            raise LawError(f"{name} states {stated:.6g} at delta 0: it is {most:.6g}")
         epsilon = alone.get_epsilon(delta) if delta else math.inf
         # What was found at one delta must not be told at another one.
         stricter = alone.get_epsilon(delta / 100) if delta else math.inf
         if stricter < math.inf and alone.get_delta(stricter) > delta / 50:
-            name = type(event).__name__
             raise LawError(
                 f"{name} states {stricter:.6g} at delta {delta / 100:g}: its own is more"
             )
@@ -67,7 +69,7 @@ def check_curves(events: Iterable[PrivacyEvent], delta: float) -> None:
             both = ShuffleAccountant().compose(event).compose(other).get_epsilon(delta)
             if both < _MORE * epsilon:
                 raise LawError(
-                    f"{type(event).__name__} costs {epsilon:.6g}, and with Gaussian noise of the "
+                    f"{name} costs {epsilon:.6g}, and with Gaussian noise of the "
                     f"same cost {both:.6g}"
                 )
 
@@ -75,6 +77,28 @@ def check_curves(events: Iterable[PrivacyEvent], delta: float) -> None:
 def _unknown(event: PrivacyEvent, epsilon: float) -> float:
     """No pair of it is known here, so nothing is demanded."""
     return 0.0
+
+
+def _pure_of(event: PrivacyEvent) -> float:
+    """The largest loss of a known pair."""
+    match event:
+        case LaplaceEvent() | GammaEvent():
+            return event.rate
+        case PureEvent():
+            return event.epsilon
+        case PureObjectiveEvent():
+            # A row of slope s L bends by 4 s (1 - s) of the most; else by all. The Jacobian of one
+            # that comes in place of a flat one, on the side that its slope makes likelier.
+            s = np.linspace(0.5, 1.0, _GRID)
+            bend, steep = (4 * s * (1 - s), (1 + s) / 2) if event.coupled else (1.0, 1.0)
+            losses = np.log1p(bend * event.curvature) + steep * event.tilt
+            return float(np.max(losses)) + event.rate
+    return 0.0
+
+
+def _objective(event: ObjectiveEvent, epsilon: float) -> float:
+    """Of linear losses, which do not bend."""
+    return gaussian(GaussianEvent(event.noise_multiplier), epsilon)
 
 
 def gaussian(event: GaussianEvent, epsilon: float) -> float:
@@ -185,6 +209,7 @@ _KNOWN: dict[type[PrivacyEvent], Callable[[Any, float], float]] = {
     RangeEvent: _range,
     LaplaceEvent: _laplace,
     GammaEvent: _gamma,
+    ObjectiveEvent: _objective,
     BlanketEvent: _blanket,
     FixedBlanketEvent: _fixed_blanket,
     PollutionEvent: _pollution,

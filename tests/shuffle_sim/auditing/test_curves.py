@@ -5,7 +5,7 @@ import pytest
 from protocols.comparison.games import game_of
 from shuffle_sim import Privacy
 from shuffle_sim.auditing import LawError
-from shuffle_sim.auditing.claims.curves import _KNOWN, check_curves
+from shuffle_sim.auditing.claims.curves import _KNOWN, _pure_of, check_curves
 from shuffle_sim.auditing.curator.curated import Runs
 from shuffle_sim.privacy.accountant import ShuffleAccountant
 from shuffle_sim.privacy.counts import FixedBlanketEvent, PollutionEvent
@@ -14,8 +14,10 @@ from shuffle_sim.privacy.events import (
     GammaEvent,
     GaussianEvent,
     LaplaceEvent,
+    ObjectiveEvent,
     PrivacyEvent,
     PureEvent,
+    PureObjectiveEvent,
     RangeEvent,
 )
 
@@ -33,6 +35,14 @@ EVENTS: list[tuple[PrivacyEvent, float]] = [
     (PollutionEvent(honest=90, planned=100, rates=(9.0, 20.0)), 0.999),
     (RangeEvent(1.0, ""), 0.0),  # a single one is charged as what is pure
     (RangeEvent(3.0, ""), 0.0),
+    (ObjectiveEvent(4.5, 0.025, 0.01), 0.0),
+]
+PURE = [
+    LaplaceEvent(1.5),
+    GammaEvent(1.3, 5),
+    PureEvent(2.0, ""),
+    PureObjectiveEvent(0.5, 0.25, 0.005),
+    PureObjectiveEvent(0.5, 0.25, 0.005, coupled=True),
 ]
 
 
@@ -53,6 +63,21 @@ def test_an_event_that_costs_too_little_is_refused(event, monkeypatch):
     monkeypatch.setattr(ShuffleAccountant, "get_epsilon", lambda self, x: 0.85 * true(self, x))
     with pytest.raises(LawError, match="states delta"):
         check_curves([event], 1e-6)
+
+
+@pytest.mark.parametrize("event", PURE)
+def test_a_pure_event_costs_the_largest_loss_of_its_pair(event, monkeypatch):
+    """Power: 1 % less, where the Jacobian of 0.25 adds a fifth."""
+    check_curves([event], 0.0)
+    true = ShuffleAccountant.get_epsilon
+    assert true(ShuffleAccountant().compose(event), 0.0) <= _pure_of(event) * 1.01
+
+    def less(self, delta):
+        return (1.0 if delta else 0.99) * true(self, delta)
+
+    monkeypatch.setattr(ShuffleAccountant, "get_epsilon", less)
+    with pytest.raises(LawError, match="at delta 0"):
+        check_curves([event], 0.0)
 
 
 def test_two_proven_curves_of_mixed_events_are_no_alarm():
