@@ -14,6 +14,7 @@ from shuffle_sim.auditing.claims.empirical import Bound, Odds, Played, bound_of
 from shuffle_sim.auditing.claims.plan import FALSE_ALARM, Check, UncheckedError, checked
 from shuffle_sim.auditing.claims.stated import within
 from shuffle_sim.auditing.curator.calls import sampled, value_of
+from shuffle_sim.auditing.curator.convexity import check_loss, losses_of
 from shuffle_sim.auditing.curator.curated import Runs
 from shuffle_sim.auditing.curator.release_law import check_distance, check_release, odds
 from shuffle_sim.data.persons import population_for
@@ -133,7 +134,7 @@ def audit_central(
         game = Check(game.name, None, words)
     runs = _of_runs(untouched, first, second, options, thorough)
     budget = (step.check() for step in within(claimed, delta, privacy))
-    checks = (*_checks(games), *runs, *budget, game)
+    checks = (*_checks(games), *_of_losses(untouched, first), *runs, *budget, game)
     shown = bound.repeats, bound.gaussian, bound.exact
     return CentralAudit(claimed, max(0.0, bound.found), delta, *shown, checks)
 
@@ -193,6 +194,19 @@ def _checks(games: "list[_Game]") -> list[Check]:
             )
         )
     return [checked(name, check) for name, check in looked.items()]
+
+
+def _of_losses(algorithm: CentralAlgorithm[Any], rows: Floats) -> list[Check]:
+    """What losses state of themselves, where there are any."""
+    losses = losses_of(algorithm, algorithm.plan(algorithm.init()))
+    if not losses:
+        return []
+
+    def make() -> None:
+        for each in losses:
+            check_loss(each, rows)
+
+    return [checked("losses are as steep and as convex as stated, on rows that they take", make)]
 
 
 def _of_runs(

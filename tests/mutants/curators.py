@@ -27,6 +27,7 @@ from shuffle_sim.privacy.sparse_vector import SHARE, AboveThreshold
 from shuffle_sim.protocol.release import Release, Sensitivity, Statistic
 from shuffle_sim.sampling import randomness
 
+from . import steep
 from .mechanisms import MECHANISMS, VALUES, multiples_of_three, rounded_gumbel
 
 
@@ -504,6 +505,7 @@ MADE = "every release is made of its statistic, from a stream of its own"
 FOLLOWS = "what is asked, and the result, follow from releases alone"
 RESUMES = "a stopped run is charged, and goes on with its own rows alone"
 ALONE = "the mechanism itself, asked alone"
+STEEP = "losses are as steep and as convex as stated, on rows that they take"
 CURATED: dict[str, tuple[Any, Callable[[Any], object] | None, str]] = {
     "the first noise again": (Thrice, first_noise_again, FRESH),
     "no entropy": (Thrice, without_entropy, FRESH),
@@ -547,6 +549,7 @@ CURATED: dict[str, tuple[Any, Callable[[Any], object] | None, str]] = {
     "entropy of the clock": (Thrice, entropy_of_the_clock, MADE),
     **{name: (Thrice, plant, ALONE) for name, plant in MECHANISMS.items()},
     **{name: (Thrice, plant, MADE) for name, plant in VALUES.items()},
+    **{name: (kind, plant, STEEP) for name, (kind, plant) in steep.PLANTED.items()},
 }
 """Curators with a defect, and the check that must catch it."""
 

@@ -11,6 +11,7 @@ from shuffle_sim.auditing import LawError
 from shuffle_sim.auditing.claims.plan import FALSE_ALARM
 from shuffle_sim.auditing.claims.stated import check_bound
 from shuffle_sim.auditing.curator import curated as releases
+from shuffle_sim.auditing.curator.convexity import check_loss, losses_of
 from shuffle_sim.auditing.curator.curated import Runs
 from shuffle_sim.auditing.curator.mechanism_law import check_mechanism
 from shuffle_sim.auditing.shuffle.asked import Asked
@@ -21,7 +22,7 @@ from shuffle_sim.errors import ShuffleSimError
 from shuffle_sim.protocol.release import Release
 from shuffle_sim.roles import Shuffler, UserShard
 
-from .curators import ALONE, CHARGED, CURATED, FAR, FOLLOWS, FRESH, MADE, RESUMES, curated
+from .curators import ALONE, CHARGED, CURATED, FAR, FOLLOWS, FRESH, MADE, RESUMES, STEEP, curated
 from .registry import Mutant
 
 ASKED = "queries", "own", "agreed", "unseeded", "sealed", "resumed", "hosted"
@@ -78,6 +79,8 @@ def caught_curator(name: str, patch: pytest.MonkeyPatch) -> bool:
     if check == ALONE:
         algorithm = curated(kind)[0]
         return _caught_alone(algorithm.plan(algorithm.init()))
+    if check == STEEP:
+        return _caught_steep(*curated(kind)[:2])
     if check == FRESH:  # all runs, however slow the machine: with fewer a defect may pass
         patch.setattr(releases, "_SECONDS", math.inf)
     runs = Runs(*curated(kind), {})
@@ -87,6 +90,16 @@ def caught_curator(name: str, patch: pytest.MonkeyPatch) -> bool:
         else:
             made = {CHARGED: runs.charged, FAR: runs.distances, FOLLOWS: runs.followed}
             (made | {MADE: runs.values, RESUMES: runs.resumed})[check]()
+    except LawError:
+        return True
+    return False
+
+
+def _caught_steep(algorithm: Any, rows: np.ndarray) -> bool:
+    """Whether a loss is refused."""
+    try:
+        for loss in losses_of(algorithm, algorithm.plan(algorithm.init())):
+            check_loss(loss, rows)
     except LawError:
         return True
     return False
