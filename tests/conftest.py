@@ -1,11 +1,21 @@
 import importlib
 import sys
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m chooses
+def pytest_collection_modifyitems(items):
+    """Marks parameters as slow that `slow_parameters` names, by patterns of their ids."""
+    for item in items:
+        patterns = getattr(item.get_closest_marker("slow_parameters"), "args", ())
+        if any(fnmatchcase(item.callspec.id, pattern) for pattern in patterns):
+            item.add_marker("slow")
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,6 @@
 """The shortest protocols: one round over all users, and local randomisers of one message each."""
 
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -31,7 +32,7 @@ class LocalRandomizer(Randomizer):
     symbols: int
     epsilon0: float
 
-    @property
+    @cached_property
     def alphabet(self) -> Alphabet:
         return Alphabet(1, self.symbols)
 

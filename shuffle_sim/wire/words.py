@@ -4,6 +4,7 @@ On the wire a word is a big-endian number of whole bytes. In memory it is an int
 bytes, the least that hold it: they are moved and counted faster.
 """
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -18,11 +19,13 @@ _DENSE = 1 << 12
 """Cells that are counted one by one whatever the number of words; beyond, as many as words."""
 
 
+@lru_cache(maxsize=256)  # asked for by each user of a randomizer that draws one by one
 def carrier_bytes(width: int) -> int:
     """Bytes of the machine integer that holds a number of `width` bits."""
     return next(octets for octets in (1, 2, 4, 8) if width <= 8 * octets)
 
 
+@lru_cache(maxsize=256)
 def word_bytes(symbols: int) -> int:
     """Bytes of a word on the wire."""
     return max(1, ((symbols - 1).bit_length() + 7) // 8)

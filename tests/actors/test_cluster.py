@@ -73,6 +73,7 @@ def found(tmp_path_factory):
     return json.loads(done.stdout.splitlines()[-1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fidelity", "shards"), [("literal", 1), ("literal", 2), ("counts", 1), ("aggregate", 1)]
 )

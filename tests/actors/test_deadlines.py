@@ -59,6 +59,7 @@ print(host.done, time.monotonic() - begun, found)
 """
 
 
+@pytest.mark.slow_parameters("UserShardHost", "ShufflerHost", "AnalyzerHost")
 @pytest.mark.full
 @pytest.mark.parametrize("who", ["UserShardHost", "ShufflerHost", "AnalyzerHost", "raylet", "gcs"])
 def test_a_run_ends_or_recovers_where_something_is_stopped(who):

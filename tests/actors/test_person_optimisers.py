@@ -54,6 +54,7 @@ def outcome(result):
     return result.value.tobytes(), result.costs, result.reports, result.privacy, result.rounds
 
 
+@pytest.mark.slow_parameters("gd")
 @pytest.mark.parametrize("name", KINDS)
 @pytest.mark.full
 def test_dropouts_and_attackers_do_on_ray_what_they_do_here(name):
@@ -84,6 +85,7 @@ class StopError(Exception):
     """Ends a run after its second round."""
 
 
+@pytest.mark.slow_parameters("gd-ray")
 @pytest.mark.parametrize(("name", "runtime"), [("gd", "ray"), ("one shot", "inprocess")])
 @pytest.mark.full
 def test_a_run_that_ended_early_is_resumed_with_its_centers(name, runtime, tmp_path):
@@ -102,6 +104,7 @@ def test_a_run_that_ended_early_is_resumed_with_its_centers(name, runtime, tmp_p
     assert resumed.rounds == protocol.rounds > 2
 
 
+@pytest.mark.slow_parameters("gd-ray")
 @pytest.mark.parametrize(("name", "runtime"), [("gd", "ray"), ("one shot", "inprocess")])
 @pytest.mark.full
 def test_messages_under_seal_carry_the_same_bits(name, runtime):

@@ -359,6 +359,7 @@ def test_persons_give_on_ray_what_they_give_in_process(ragged):
     assert together.reports == alone.reports
 
 
+@pytest.mark.slow_parameters("aggregate")
 @pytest.mark.parametrize("fidelity", ["literal", "counts", "aggregate"])
 @pytest.mark.full
 def test_words_give_on_ray_the_view_of_one_process(fidelity):

@@ -66,6 +66,7 @@ def promised(call: str, n: float, epsilon: float, m: float) -> float | None:
     return math.sqrt(float(algorithm.randomizer.variance(users).sum())) / users
 
 
+@pytest.mark.slow_parameters("*katyusha*")
 @pytest.mark.full
 @pytest.mark.parametrize("call", OURS)
 def test_bounds_of_the_table_do_not_rise(call):
@@ -99,6 +100,16 @@ MEASURED = [call for call in OURS + PROMISED if "Sum" not in call and call not i
 """The kind of a long one is in another call, too."""
 
 
+@pytest.mark.slow_parameters(
+    "*LinearTime*usual)",
+    "*p.Phased.*",
+    "*kinks*pure)",
+    "*Softmax*",
+    "*katyusha*",
+    "*AcceleratedPhasedERM*cornered*",
+    "*UserLevelACSA*",
+    "*PhasedERM*persons*",
+)
 @pytest.mark.full
 @pytest.mark.filterwarnings("ignore::shuffle_sim.errors.WeakPrivacyWarning")
 @pytest.mark.parametrize("call", MEASURED)
@@ -135,7 +146,7 @@ def test_noise_that_was_drawn_bounds_the_excess_of_objective_perturbation():
     assert abs(np.mean(squares) - 1) < 2 * varies / math.sqrt(20)
 
 
-@pytest.mark.full
+@pytest.mark.slow
 def test_a_bound_that_is_too_small_would_be_found():
     call = next(call for call in OURS if kind_of(call) == "ObjectivePerturbation")
     found = excess(made(call), 2000, seen=True)
@@ -145,6 +156,7 @@ def test_a_bound_that_is_too_small_would_be_found():
     assert found.mean() / made(call).bound == pytest.approx(0.81, abs=0.01)
 
 
+@pytest.mark.slow_parameters("Phased", "AcceleratedPhasedERM")
 @pytest.mark.full
 @pytest.mark.parametrize("name", [name for name in optimisers() if name not in NO_BOUND])
 def test_bounds_do_not_rise(name):

@@ -122,7 +122,7 @@ def test_bounds_do_not_rise_on_a_fine_grid(kind: type[Any], options: dict[str, A
     assert walked(bound, of_persons(kind), QUICK, limit=limit) == []
 
 
-@pytest.mark.full
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "options"), CASES)
 def test_bounds_do_not_rise_on_fine_grids_of_all_problems(
     kind: type[Any], options: dict[str, Any]

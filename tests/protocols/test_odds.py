@@ -75,6 +75,7 @@ def _farthest(name, factor=1.0):
     return max(found)
 
 
+@pytest.mark.slow_parameters("two-sided")
 @pytest.mark.parametrize("name", SUMS)
 def test_odds_are_those_of_the_two_tables(name):
     assert _farthest(name) < _FAR
@@ -104,7 +105,7 @@ def test_one_bucket_is_counted_exactly():
     np.testing.assert_allclose(buckets.ends(4, a), laws, rtol=1e-12)
 
 
-@pytest.mark.full
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "ratio"), [("one plane", 0.8), ("buckets of one", 0.5)])
 def test_whole_runs_show_most_of_the_exact_epsilon(name, ratio):
     made = SUMS[name]
@@ -125,6 +126,7 @@ def test_half_of_the_two_sided_noise_is_seen(monkeypatch):
     assert not ordered(made, stated, stated, canaries(made, seed=2), 1e-6).passed
 
 
+@pytest.mark.slow_parameters("pollution")
 @pytest.mark.full
 @pytest.mark.parametrize("method", ["pollution", "response"])
 def test_an_event_that_states_half_is_seen(method):
@@ -135,7 +137,7 @@ def test_an_event_that_states_half_is_seen(method):
     assert not ordered(made, stated / 2, None, seen, 1e-7).passed
 
 
-@pytest.mark.full
+@pytest.mark.slow
 def test_counts_of_one_draw_have_other_odds(monkeypatch):
     """Power: what is for a bin and against it is one draw, so their difference has no noise."""
     made = SUMS["two-sided"]

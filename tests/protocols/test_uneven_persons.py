@@ -92,6 +92,7 @@ def asked(monkeypatch):
     return found
 
 
+@pytest.mark.slow_parameters("one shot", "linear time, plain")
 @pytest.mark.parametrize(
     "case",
     [pytest.param(each, marks=[pytest.mark.full] * (each in LONG)) for each in CASES],

@@ -93,6 +93,7 @@ def test_a_projection_ends_in_its_set_and_does_not_expand(domain):
     assert strays(domain) <= 1
 
 
+@pytest.mark.slow_parameters("CentredObjective")
 @pytest.mark.parametrize("kind", SOME)
 @pytest.mark.full
 def test_nothing_moves_more_than_it_states_as_it_is_made(kind):
@@ -102,6 +103,18 @@ def test_nothing_moves_more_than_it_states_as_it_is_made(kind):
     assert result.answer.ratio >= FLOORS.get(kind, 0.5), "the search has no power"
 
 
+@pytest.mark.slow_parameters(
+    "RunningTotals",
+    "AcceleratedPhasedERM",
+    "LinearTimePhasedSGD",
+    "Phased",
+    "Piloted",
+    "Selected",
+    "ChosenBounds",
+    "OneShotAverage",
+    "SaddleERM",
+    "LocalisedExponential",
+)
 @pytest.mark.full
 @pytest.mark.parametrize("kind", KINDS)
 def test_nothing_moves_more_than_it_states_with_any_option(kind):
@@ -109,6 +122,7 @@ def test_nothing_moves_more_than_it_states_with_any_option(kind):
     assert [each for case in every if (each := broken(case, found(case, EACH)))] == []
 
 
+@pytest.mark.slow_parameters("ShuffleLinearSVC", "PrivateLinearSVC", "ShuffleRegressor")
 @pytest.mark.full
 @pytest.mark.parametrize("kind", ESTIMATORS, ids=lambda each: each.__name__)
 def test_estimators_move_no_more_than_stated_with_any_parameter(kind):

@@ -45,7 +45,7 @@ def test_only_the_door_reads_files():
                 assert set(reads(path.read_text())) <= allowed, name
 
 
-@pytest.mark.full
+@pytest.mark.slow
 def test_the_corpus_is_current_and_small(tmp_path):
     readers, kept = fuzz.Readers(tmp_path), fuzz.corpus()
     assert sum(len(data) for each in kept.values() for data in each) < 1 << 20

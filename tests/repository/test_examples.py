@@ -111,7 +111,7 @@ def test_output_perturbation_has_the_slopes_of_its_bounds(printed):
     assert all(numbers(line)[0] < 6 for line in lines[1::2])
 
 
-@pytest.mark.full
+@pytest.mark.slow
 def test_the_membership_attack_refutes_what_is_printed(printed):
     lines = printed("output_perturbation.py", "attack", "--quick").splitlines()
     found = re.findall(r"(?:printed|mended) ([\d.]+)", lines[3])
@@ -139,7 +139,7 @@ def fitted(line):
     return float(slope), float(promised), [float(each) for each in excess.split(", ")]
 
 
-@pytest.mark.full
+@pytest.mark.slow
 def test_the_extensions_study_has_the_promised_slopes(printed):
     """Seeds are fixed; slopes as measured are within 0.03 of those promised."""
     lines = printed("persons.py", "extension", "--quick").splitlines()
@@ -151,7 +151,7 @@ def test_the_extensions_study_has_the_promised_slopes(printed):
         assert min(excess) > 0
 
 
-@pytest.mark.full
+@pytest.mark.slow
 def test_the_study_of_phases_falls_with_persons_and_with_records(printed):
     """In n faster than promised while few; in m -0.42 for -0.5; each size is nearer."""
     lines = printed("persons.py", "accelerated", "--quick").splitlines()

@@ -89,6 +89,9 @@ SLOPES = {
 """Times the users of the call, its epsilon, and the slope of 40 seeds at each."""
 
 
+@pytest.mark.slow_parameters(
+    "*LinearTime*usual)-0.17", "*kinks*-0.54", "*Softmax*", "*AcceleratedPhasedERM*smoothing*"
+)
 @pytest.mark.full
 @pytest.mark.filterwarnings("ignore::shuffle_sim.errors.WeakPrivacyWarning")
 @pytest.mark.parametrize(("call", "share"), SHARES)
@@ -99,6 +102,9 @@ def test_the_excess_of_20_seeds_is_the_share_of_the_bound_that_is_said(call, sha
     assert found.mean() / algorithm.bound == pytest.approx(float(share), rel=0.02, abs=rounded)
 
 
+@pytest.mark.slow_parameters(
+    "*LocalisedExponential*", "*AdversarialERM*", "*TiltedERM*", "*CuratedPhases.calibrated*"
+)
 @pytest.mark.full
 @pytest.mark.filterwarnings("ignore::shuffle_sim.errors.WeakPrivacyWarning")
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ def test_theory_of_the_crossover(rates):
     assert math.isinf(powers["SGD"])
 
 
-@pytest.mark.full
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "seeds"),
     [("smoothed AC-SA, linear on a ball", 2), ("AC-SA, linear on a ball, beta = 1", 5)],
@@ -114,7 +114,7 @@ def test_studies_start_where_the_rule_says(rates):
         assert not any(method.in_regime(n) for n in below[-3:]), method.name
 
 
-@pytest.mark.full
+@pytest.mark.slow
 def test_the_command_writes_whole_files_and_refuses_bad_input(tmp_path):
     command = EXAMPLES / "rates.py", "--out", tmp_path / "out", "--quick"
     done = python(*command, "--workers", 2, timeout=None)
@@ -142,7 +142,7 @@ def test_the_command_writes_whole_files_and_refuses_bad_input(tmp_path):
         assert "Traceback" not in done.stderr
 
 
-@pytest.mark.full
+@pytest.mark.slow
 @pytest.mark.parametrize("rounds", [20, pytest.param(200, marks=pytest.mark.slow)])
 def test_interactive_gd_costs_a_tenth_more_than_central_at_most(rates, rounds):
     """Mean excess population loss of 20 runs each, on the same users, steps and rounds.
@@ -185,7 +185,7 @@ def test_interactive_gd_costs_a_tenth_more_than_central_at_most(rates, rounds):
     assert moved["local"] / moved["central"] > 100
 
 
-@pytest.mark.full
+@pytest.mark.slow
 def test_smoothed_acsa_beats_sgd_only_where_theory_says_so(rates):
     """Hard instance and hinge at epsilon 1, d = 10: means differ by more than 5 standard errors.
 

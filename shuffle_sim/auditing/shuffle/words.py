@@ -34,6 +34,7 @@ from shuffle_sim.data.population import InMemory
 from shuffle_sim.errors import FrameError
 from shuffle_sim.privacy.theorems import theorem_of
 from shuffle_sim.protocol.base import Protocol, RoundSpec
+from shuffle_sim.protocol.randomizer import Randomizer
 from shuffle_sim.roles import read_reports
 from shuffle_sim.wire.frames import Frame
 from shuffle_sim.wire.messages import Messages, Tally
@@ -284,8 +285,10 @@ class WordChecks(WordData):
 
         All who are counted on hold the pair's first; or one of them its second.
         """
-        users = min(_WEIGHED, math.ceil(self.protocol.honest_fraction * self.spec.cohort.size))
-        event = self.spec.event if users < _WEIGHED else self.spec.event.with_honest(users)
+        slow = type(self.randomizer).reports is Randomizer.reports  # it draws user by user
+        most = _HONEST if slow else _WEIGHED
+        users = min(most, math.ceil(self.protocol.honest_fraction * self.spec.cohort.size))
+        event = self.spec.event if users < most else self.spec.event.with_honest(users)
         rounds, rng = range(self.weighed_rounds), np.random.default_rng([self.entropy, 14])
         drawn = partial(self.randomizer.tallied, rng=rng)
         values = (pair_table(self.randomizer, users, high=high) for high in (False, True))

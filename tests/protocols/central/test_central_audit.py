@@ -83,7 +83,7 @@ def eighth(exact, radius):
 
 
 @pytest.mark.parametrize("printed", ["6", "8"])
-@pytest.mark.full
+@pytest.mark.slow
 def test_what_is_printed_is_caught_and_what_is_mended_passes(printed):
     """On the tight instance, at (4, 1e-6): E7 is sqrt 2 too little noise, E13 a shift too small."""
     n, privacy = 50, Privacy(4.0, 1e-6)
@@ -167,6 +167,19 @@ def tables(kind, problem):
     return pair if many == 1 else [np.repeat(rows[:, None], many, axis=1) for rows in pair]
 
 
+@pytest.mark.slow_parameters(
+    "persons, linear time",
+    "objective, pure",
+    "output, ball",
+    "heavy-tailed",
+    "gibbs",
+    "adversarial",
+    "output, Gaussian",
+    "output, pure",
+    "output",
+    "pan-private, phased",
+    "pan-private",
+)
 @pytest.mark.full
 @pytest.mark.parametrize("name", OURS)
 def test_ours_pass_and_noise_for_ten_times_epsilon_is_caught(name):
@@ -279,6 +292,7 @@ def output(kind, delta=1e-6, d=3):
 NOISE = "the noise has the law that is charged"
 
 
+@pytest.mark.slow_parameters("LessNoise-1e-06")
 @pytest.mark.parametrize(
     ("kind", "delta"),
     [
@@ -375,7 +389,7 @@ class Thrice(CentralSum):
 
 
 @pytest.mark.parametrize("third", [None, LessNoise(40.0)])
-@pytest.mark.full
+@pytest.mark.slow
 def test_noise_of_another_law_in_a_later_release_is_caught(third, monkeypatch):
     # As many draws on every machine; eight times as many, as the first ones are not sure.
     monkeypatch.setattr(central, "_SECONDS", 0.0)
@@ -404,6 +418,7 @@ def test_laplace_noise_is_held_to_the_law_of_its_event(wide):
             check_release(release, [value] * 6000, drawn, 1e-6)
 
 
+@pytest.mark.slow_parameters("mechanism2-2.0", "mechanism2-1.0")
 @pytest.mark.parametrize("scale", [1.0, 2.0])
 @pytest.mark.parametrize(
     "mechanism",

@@ -22,6 +22,7 @@ from shuffle_sim.privacy.ledger import Charge
 USUAL = Privacy(1.0, 1e-6)
 
 
+@pytest.mark.slow_parameters("output")
 @pytest.mark.parametrize("name", ["output", "central-sum"])
 @pytest.mark.full
 def test_one_parameter_is_no_false_alarm(name):

@@ -46,6 +46,7 @@ def audited(randomizer, repeats=300):
             getattr(bench, kind.method)()
 
 
+@pytest.mark.slow_parameters("TwoSided", "Planes", "Nodes", "Categories")
 @pytest.mark.full
 @pytest.mark.parametrize("randomizer", SMALL, ids=lambda each: type(each).__name__)
 def test_randomizers_pass_their_audit(randomizer):

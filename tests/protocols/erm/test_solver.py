@@ -89,6 +89,7 @@ def test_every_solver_reaches_the_promised_radius(loss, place):
         assert np.allclose(domain.project(found.point), found.point, atol=1e-15)
 
 
+@pytest.mark.slow_parameters("Hinge")
 @pytest.mark.full
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: type(loss).__name__)
 def test_a_certificate_is_never_below_the_distance(loss):

@@ -135,6 +135,7 @@ def test_bad_input_is_refused_by_name(kind, given, n, parameter):
     assert caught.value.parameter == parameter
 
 
+@pytest.mark.slow_parameters("ShuffleKMeans")
 @pytest.mark.full
 @pytest.mark.parametrize("kind", KINDS)
 def test_scikit_learn_s_own_checks_pass(kind):

@@ -124,6 +124,7 @@ def test_bad_input_is_refused_by_name(made, parameter):
     assert caught.value.parameter.startswith(parameter)
 
 
+@pytest.mark.slow_parameters("ShuffleCovariance")
 @pytest.mark.full
 @pytest.mark.filterwarnings(  # the checks' rows are few, and ignore the default bound
     "ignore::protocols.learning.notes.ClippingWarning",

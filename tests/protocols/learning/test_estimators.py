@@ -196,6 +196,7 @@ def test_the_regressor_answers_in_the_units_of_the_data():
 # What it does at an epsilon people use
 
 
+@pytest.mark.slow_parameters("ShuffleLinearSVC-counterpart3-4-0.03")
 @pytest.mark.full
 @pytest.mark.parametrize(
     ("estimator", "counterpart", "classes", "short"),

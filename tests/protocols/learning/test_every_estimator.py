@@ -59,6 +59,9 @@ def test_there_are_the_estimators_of_every_family():
     assert len(names) >= 8
 
 
+@pytest.mark.slow_parameters(
+    "PrivateRidge", "PrivateLinearSVC", "PrivateLogisticRegression", "ShuffleLinearSVC"
+)
 @pytest.mark.full
 @pytest.mark.parametrize("kind", EVERY)
 def test_scikit_learn_s_own_checks_pass_but_for_weights(kind):

@@ -27,6 +27,7 @@ def people(n=20_000, d=3, classes=2, seed=0):
     return x, scores.argmax(axis=1)
 
 
+@pytest.mark.slow_parameters("PrivateLogisticRegression-objective-1e-06-lbfgs")
 @pytest.mark.full
 @pytest.mark.parametrize(
     "estimator",

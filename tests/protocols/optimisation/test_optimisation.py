@@ -150,7 +150,7 @@ def reference(problem, rows):
 @pytest.mark.parametrize(
     "loss", [Squared(1.0, 2.0), Logistic(), Hinge()], ids=lambda loss: type(loss).__name__
 )
-@pytest.mark.full
+@pytest.mark.slow
 def test_without_noise_every_optimiser_finds_the_optimum(loss):
     problem = Problem(loss, L2Ball(D, 10.0), ridge=0.1)
     rows = users(loss)

@@ -43,6 +43,7 @@ def problem_of(loss, d=5, radius=3.0, **others):
     return Problem(loss, L2Ball(d, radius), norm_bound=math.inf, **others)
 
 
+@pytest.mark.slow_parameters("ShuffleACSA-4.0")
 @pytest.mark.full
 @pytest.mark.parametrize("k", [2.0, 4.0, math.inf])
 @pytest.mark.parametrize(

@@ -244,7 +244,7 @@ def test_the_noise_is_that_predicted():
     check_errors(protocol, xs, 250, rng)
 
 
-@pytest.mark.full
+@pytest.mark.slow
 def test_fidelities_have_one_law():
     """Of the total; power: noise twice as large is caught."""
     protocol = CarryScalarSum(n=300, g=3.3, r=5, b=4, delta=1e-3)
@@ -299,7 +299,7 @@ def test_planted_defects_are_caught(defect):
         CarryVectorSum(n=2500, d=2, g=4.0, levels=1, delta=1e-5),
     ],
 )
-@pytest.mark.full
+@pytest.mark.slow
 def test_the_audit_passes_and_catches_too_little_noise(protocol):
     report = audit(protocol, repeats=1000, seed=2)
     assert report.passed, report.checks

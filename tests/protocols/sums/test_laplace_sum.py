@@ -38,6 +38,7 @@ def test_digits_are_worth_the_number_and_noise_is_balanced(digits):
     assert randomizer.alphabet.symbols == randomizer.worth.size
 
 
+@pytest.mark.slow_parameters("digits1")
 @pytest.mark.parametrize("digits", DIGITS[::2])
 @pytest.mark.full
 def test_errors_are_as_stated(digits):

@@ -262,7 +262,7 @@ def test_actors_draw_the_same_bits():
     assert np.array_equal(here.value, there.value)
 
 
-@pytest.mark.full
+@pytest.mark.slow
 def test_the_audit_passes():
     report = audit(
         CarryVectorSum(n=300, d=3, g=2.0, r=4, delta=1e-3, rotation=1, span=0.9),

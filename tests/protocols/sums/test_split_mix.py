@@ -166,7 +166,7 @@ def made(kind, n):
     return protocol
 
 
-@pytest.mark.full
+@pytest.mark.slow
 def test_the_audit_passes_at_the_point():
     report = audit(made(SplitMixRandomizer, 600), repeats=1000, seed=1)
     assert report.passed, report.checks
@@ -181,7 +181,7 @@ def test_the_audit_catches_wrong_shares(kind):
         make("together", made(kind, 600), {}, {})
 
 
-@pytest.mark.full
+@pytest.mark.slow
 def test_the_audit_passes_on_vectors():
     assert audit(
         SplitAndMixVectorSum.calibrated(n=150, d=2, privacy=POINT), repeats=1000, seed=2
@@ -225,6 +225,7 @@ def test_the_messages_of_a_report_are_uniform_but_for_their_sum():
         check_pmf(lazy, np.full(8, 1 / 8))
 
 
+@pytest.mark.slow_parameters("single message")
 @pytest.mark.full
 @pytest.mark.parametrize("kind", ["split and mix", "single message"])
 def test_all_fidelities_give_one_law(kind):

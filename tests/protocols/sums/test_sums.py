@@ -43,7 +43,7 @@ def tally_pmf(xs: np.ndarray, g: int, b: int, p: float) -> np.ndarray:
     return pmf
 
 
-@pytest.mark.full
+@pytest.mark.slow
 @pytest.mark.parametrize("fidelity", FIDELITIES)
 def test_the_views_law_is_the_exact_pmf_for_small_n(fidelity):
     xs, g, b, p = np.array([0.13, 0.5, 0.97]), 3, 4, 0.3
@@ -170,7 +170,7 @@ def test_scalar_sums_are_unbiased_with_the_exact_variance(fidelity):
     assert abs(errors.mean()) < 5.5 * math.sqrt(variance / 1500)
 
 
-@pytest.mark.full
+@pytest.mark.slow
 def test_three_fidelities_have_one_law_and_wrong_noise_is_seen():
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(12, 2)) * 0.4

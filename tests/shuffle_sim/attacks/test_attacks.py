@@ -496,6 +496,7 @@ def agree(rows):
     return [abs(row.observed - row.expected) < 6 * row.error for row in rows]
 
 
+@pytest.mark.slow_parameters("buckets, 4000")
 @pytest.mark.full
 @pytest.mark.parametrize(
     "protocol",

@@ -59,7 +59,7 @@ def vector() -> VectorSum:
     return VectorSum.calibrated(n=1000, d=3, privacy=PRIVACY, noise_ratio=1.1)
 
 
-@pytest.mark.full
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "protocol",
     [
@@ -75,7 +75,7 @@ def test_what_is_shipped_passes(protocol):
     assert report.theorem * (1 + 1e-9) >= report.exact >= report.empirical >= 0
 
 
-@pytest.mark.full
+@pytest.mark.slow
 def test_the_empirical_bound_is_not_vacuous():
     report = audit(ScalarSum(n=200, g=20, b=5), repeats=4_000, seed=2)
     assert report.passed

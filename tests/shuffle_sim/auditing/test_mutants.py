@@ -44,6 +44,13 @@ FIRST = {place(each): each.name for each in reversed(MUTANTS) if not each.slow}
 """The first mutant of each check and thing: it is planted in every run, others in slow ones."""
 
 
+@pytest.mark.slow_parameters(
+    "FloodBareBetween",
+    "SharesOfFewSeeds",
+    "BucketsSure",
+    "boxes keep their order",
+    "Planes: halves of a block alike",
+)
 @pytest.mark.parametrize(
     "mutant",
     [
@@ -65,6 +72,7 @@ _PLANTED = {(each.check, each.make) for each in MUTANTS if each.make in _MADE}
 CONTROLS = sorted({*_PLANTED, *_MORE}, key=lambda each: (each[0], each[1].__name__))
 
 
+@pytest.mark.slow_parameters("order-vector", "streams-carry", "sealed-vector")
 @pytest.mark.full
 @pytest.mark.parametrize(("check", "protocol"), CONTROLS)
 def test_without_a_defect_the_check_is_passed(check, protocol):
@@ -73,6 +81,7 @@ def test_without_a_defect_the_check_is_passed(check, protocol):
         make(check, protocol(), {}, options)
 
 
+@pytest.mark.slow_parameters("one of twenty with less", "coins for all coordinates")
 @pytest.mark.full
 @pytest.mark.parametrize("name", CURATED)
 def test_every_mutant_of_a_curator_is_caught_by_its_check(name, monkeypatch):
@@ -122,6 +131,7 @@ def test_all_that_is_registered_is_audited_without_a_defect():
     assert {*registered_kinds("algorithm", object)} <= {*WITHOUT}
 
 
+@pytest.mark.slow_parameters("running-totals", "pop-localize")
 @pytest.mark.full
 @pytest.mark.parametrize(
     "name",

@@ -55,6 +55,7 @@ def failures(case, seeds, **options):
     return simulate(protocol, rows, seeds=seeds, **how | options)
 
 
+@pytest.mark.slow_parameters("users that remember-40", "dropouts-40")
 @pytest.mark.parametrize(("case", "seeds"), [(case, 40) for case in CASES])
 @pytest.mark.full
 def test_nothing_comes_of_faults_but_time(case, seeds):
@@ -115,7 +116,7 @@ def test_a_station_that_is_put_back_wrongly_is_found(station, case, how, monkeyp
     assert not failures(case, range(200), placement="together", **how).passed
 
 
-@pytest.mark.full
+@pytest.mark.slow
 def test_five_hundred_seeds_reach_the_window_before_delivery():
     """10^4 follow in .ci/run: `python -m benchmarks.simulate --seeds 10000`."""
     report = part(10_000, 10_512)

@@ -37,7 +37,7 @@ def check_of(name, randomizer, **how):
 
 
 @pytest.mark.parametrize("randomizer", [Response(5, 1.0), Pollution(4, 0.4)])
-@pytest.mark.full
+@pytest.mark.slow
 def test_what_is_right_passes(randomizer):
     report = audited(randomizer)
     assert [check for check in report.checks if check.passed is not True] == []

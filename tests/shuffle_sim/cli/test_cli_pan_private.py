@@ -54,7 +54,7 @@ def test_it_is_compared_alone_and_in_phases():
     assert "pan-private-acsa, in phases" not in kinds  # they need a ridge
 
 
-@pytest.mark.full
+@pytest.mark.slow
 def test_it_is_audited():
     words = "--mechanism", "pan-private-acsa", "--n", "50", "--d", "2", "--epsilon", "4"
     found = told("audit", *words, "--repeats", "1000", "--seed", "1")

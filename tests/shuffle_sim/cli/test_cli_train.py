@@ -578,7 +578,7 @@ def t_statistic(worse: list[float], better: list[float]) -> float:
     return float(gaps.mean() / (gaps.std(ddof=1) / math.sqrt(len(gaps))))
 
 
-@pytest.mark.full
+@pytest.mark.slow
 def test_the_shuffler_lies_between_a_curator_and_no_trust(printed):
     """Paired t-tests over 16 splits at t > 3.73: false alarm 1e-3 each if two are alike."""
     found = printed(

@@ -228,6 +228,7 @@ def session():
     host.close()
 
 
+@pytest.mark.slow_parameters("sequential-2")
 @pytest.mark.full
 @pytest.mark.usefixtures("session")
 @pytest.mark.parametrize(("name", "shards"), [("interactive", 1), ("sequential", 2)])

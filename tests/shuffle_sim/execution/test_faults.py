@@ -59,6 +59,7 @@ class Cursed(Diary):
         return dead
 
 
+@pytest.mark.slow_parameters("ray")
 @pytest.mark.usefixtures("session")
 @pytest.mark.parametrize(
     "runtime", [Frail, pytest.param(Chaotic, marks=pytest.mark.full)], ids=["in process", "ray"]

@@ -214,6 +214,7 @@ def mean_square(protocol, xs, bias=0.0):
     )
 
 
+@pytest.mark.slow_parameters("1")
 @pytest.mark.full
 @pytest.mark.parametrize("d", [1, 3])
 def test_errors_are_those_of_runs(d):
@@ -362,6 +363,7 @@ def test_compare_names_what_is_wrong(words, name):
     assert caught.value.parameter == name
 
 
+@pytest.mark.slow_parameters("single message")
 @pytest.mark.parametrize("name", ["tight", "single message"])
 @pytest.mark.full
 def test_attackers_move_the_sum_as_far_as_the_table_says(name):

@@ -62,6 +62,7 @@ NUMBERS = {"Ctrl-C": signal.SIGINT, "SIGTERM": signal.SIGTERM}
 stops = pytest.mark.parametrize("number", NUMBERS.values(), ids=NUMBERS)
 
 
+@pytest.mark.slow_parameters("processes-Ctrl-C", "inprocess-SIGTERM")
 @pytest.mark.full
 @stops
 @pytest.mark.parametrize("runtime", ["inprocess", "processes"])
@@ -135,7 +136,7 @@ def test_a_signal_ignored_at_the_start_stays_ignored():
     assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
 
 
-@pytest.mark.full
+@pytest.mark.slow
 def test_these_tests_pass_where_sigint_is_ignored_at_the_start():
     pytest_here = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", __file__]
     done = subprocess.run(

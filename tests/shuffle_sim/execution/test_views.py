@@ -112,6 +112,7 @@ def test_the_view_of_independent_cells_costs_what_is_known():
         assert delta == pytest.approx(0.360466901022, rel=1e-11)
 
 
+@pytest.mark.slow_parameters("3")
 @pytest.mark.parametrize("shards", [1, 3])
 @pytest.mark.full
 def test_the_order_of_messages_is_uniform(shards):

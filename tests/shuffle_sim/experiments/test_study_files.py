@@ -115,7 +115,7 @@ def test_a_study_from_the_command_line_to_a_page(study, tmp_path):
     assert "a store that is there" in command("show", tmp_path / "none.sqlite", code=2)
 
 
-@pytest.mark.full
+@pytest.mark.slow
 def test_columns_have_one_name_and_numbers_their_order(study, tmp_path):
     grid = STUDY.replace("[100, 1000, 2]", "[100, 2000, 2]").replace("seeds = 2", "seeds = 1")
     path = study(f"{grid}epsilon = [0.5, 2.0]\n", name="a long name " * 9)

@@ -83,6 +83,7 @@ def test_epsilon_is_the_least_one_whose_delta_is_enough(m, p, shift, delta):
             assert exact_delta(m, p, shift, found - 1e-6) > delta * (1 - 1e-9)
 
 
+@pytest.mark.slow_parameters("5-10000000000-0.25", "-5-10000000000-0.25")
 @pytest.mark.full
 @pytest.mark.parametrize(
     ("m", "p"),

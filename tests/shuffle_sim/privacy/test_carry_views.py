@@ -217,6 +217,7 @@ def test_two_coordinates_have_at_most_the_delta_promised(m, g, r, levels, epsilo
     assert 1e-12 < worst <= limit < planted
 
 
+@pytest.mark.slow_parameters("0-300-0.95")
 @pytest.mark.parametrize(("levels", "cases", "tightest"), [(0, 300, 0.95), (1, 12, 0.2)])
 @pytest.mark.full
 def test_a_search_finds_no_view_above_the_promise(levels, cases, tightest):

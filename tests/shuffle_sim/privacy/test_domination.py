@@ -182,7 +182,7 @@ def test_the_fast_hockey_stick_is_the_definition():
             assert fast == pytest.approx(truth, rel=1e-9)
 
 
-@pytest.mark.full
+@pytest.mark.slow
 def test_the_accountants_delta_covers_mechanisms_within_two():
     rng = np.random.default_rng(2)
     factors: dict[int, list[float]] = {1: [], 2: [], 3: []}

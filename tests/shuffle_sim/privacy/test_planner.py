@@ -56,6 +56,7 @@ def test_fewest_bits_is_what_brute_force_finds(what, ratio):
     assert what.private(plan.g, plan.b)
 
 
+@pytest.mark.slow_parameters("45-what1")
 @pytest.mark.full
 @pytest.mark.parametrize("what", [task(n=200, d=3), task(n=1000, d=1), task(n=500, d=4, rounds=5)])
 @pytest.mark.parametrize("budget", [25, 45])

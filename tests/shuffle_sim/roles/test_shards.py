@@ -265,6 +265,7 @@ class SeldomRoutes(Shuffler):
         return RoutesByHome.collect(self, broadcast, batches)
 
 
+@pytest.mark.slow_parameters("4", "2")
 @pytest.mark.full
 @pytest.mark.parametrize("shards", [1, 2, 4])
 def test_the_view_of_a_sharded_shuffler_is_uniform(shards):
@@ -307,6 +308,7 @@ def one_size_for_all(pool, shards, rng):
     return each[:, None] * columns
 
 
+@pytest.mark.slow_parameters("randomizer1")
 @pytest.mark.full
 @pytest.mark.parametrize("randomizer", MIXED)
 def test_labels_are_permuted_independently_by_any_shards(randomizer, monkeypatch):

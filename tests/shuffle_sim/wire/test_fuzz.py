@@ -284,7 +284,7 @@ def parse_or_none(data):
         return None
 
 
-@pytest.mark.full
+@pytest.mark.slow
 @pytest.mark.parametrize("fidelity", FIDELITIES)
 def test_70_000_mutants_are_accepted_unchanged_or_dropped(fidelity):
     rng, world, reasons = random.Random(fidelity), WORLDS[fidelity], Counter()

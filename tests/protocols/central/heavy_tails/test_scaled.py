@@ -289,6 +289,7 @@ def population(rng, loss, n):
     return np.column_stack([x, y])
 
 
+@pytest.mark.slow_parameters("own", "own kinks", "hinges")
 @pytest.mark.full
 @TRUE
 def test_measured_excess_is_below_the_bound(loss, d):

@@ -326,6 +326,7 @@ TIED = None
 """delta = (n m)^-1.1, below 1/(n m) as the theorem asks."""
 
 
+@pytest.mark.slow_parameters("all-None--1.12--0.43--0.49")
 @pytest.mark.parametrize(
     ("batches", "delta", "users", "records", "sharp"),
     [

@@ -125,6 +125,7 @@ def test_a_label_that_turns_moves_logistic_losses_by_no_more_than_is_charged():
     assert k * (changes.max() - changes.min()) == pytest.approx(1.0)
 
 
+@pytest.mark.slow_parameters("loss2-3")
 @pytest.mark.parametrize(("loss", "d"), [(Hinge(), 1), (Hinge(), 2), (Logistic(), 3)])
 @pytest.mark.full
 def test_no_ridge_is_needed_and_the_bound_d_over_k_holds(loss, d):
@@ -234,7 +235,7 @@ def test_audits_see_uniform_numbers(domain, k):
 
 
 @pytest.mark.parametrize("domain", [L2Ball(1, 3.0), L2Ball(2, 3.0), Box(2, -1.0, 3.0)])
-@pytest.mark.full
+@pytest.mark.slow
 def test_odds_of_draws_average_to_one(domain):
     """The mean of e^odds is 1 (Hoeffding: 1e-6). Power: without the constant it is far off."""
     x = np.tile(np.eye(1, domain.d), (30, 1))
