@@ -44,8 +44,8 @@ from shuffle_sim.roles import Shuffler, UserShard
 from shuffle_sim.sampling.randomness import entropy_of
 
 MOST = 8
-"""Other randomizers that are looked at: running totals have so many over 256 to 511 rounds. Those of
-a class that was not seen yet come first."""
+"""Other randomizers that are looked at: running totals of a year have so many. Those of a class
+that was not seen yet come first."""
 _BACK = 64  # randomizers that a new one is compared with
 
 

@@ -171,6 +171,7 @@ class CuratorSummary:
     passed: bool
     complete: bool
     mechanism: str
+    losses: list[str]
     audits: "Mapping[str, CentralAudit]"
 
 
@@ -211,9 +212,7 @@ def audit_command(
 
     The exit code is 1 if a check fails, and 3 if one could not be made, unless --allow-unchecked.
 
-    Example: shuffle-sim audit --n 1000 --d 3 --epsilon 1 --delta 1e-6 --verbose
-
-    Example: shuffle-sim audit --protocol carry-vector-sum --runtime processes --workers 2
+    Example: shuffle-sim audit --n 1000 --d 3 --runtime processes --workers 2 --verbose
 
     Example: shuffle-sim audit --protocol shuffle-sgd --n 300 --d 3 --loss huber --rounds 5
     """
@@ -269,6 +268,7 @@ def _curator(
 ) -> CuratorSummary:
     """The game on tables that are hard to hide."""
     from shuffle_sim.auditing.central import audit_central
+    from shuffle_sim.auditing.curator.convexity import losses_of
 
     made, tables = game_of(*asked, hardest=options["thorough"], **own)
     found = {}
@@ -276,13 +276,14 @@ def _curator(
         for place, (name, pair) in enumerate(tables.items()):
             bar.step(place, f"tables {name}")
             found[name] = audit_central(made, *pair, privacy=asked[-1], **options)
-    passed = all(each.passed for each in found.values())
-    complete = all(each.complete for each in found.values())
-    return CuratorSummary(passed, complete, type(made).__name__, found)
+    every, losses = found.values(), [str(each) for each in losses_of(made, None)]
+    passed, complete = all(one.passed for one in every), all(one.complete for one in every)
+    return CuratorSummary(passed, complete, type(made).__name__, losses, found)
 
 
 def _print_curator(summary: CuratorSummary) -> None:
-    show.console.print(f"\n[bold]{summary.mechanism}[/] by a trusted curator\n")
+    of = ", ".join(["by a trusted curator", *summary.losses])
+    show.console.print(f"\n[bold]{summary.mechanism}[/] {of}\n")
     games = (
         (name, f"{each.claimed:.4f}", f"{each.delta:g}", f"{each.empirical:.4f}")
         for name, each in summary.audits.items()
