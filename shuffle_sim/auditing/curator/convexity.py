@@ -47,12 +47,15 @@ def _within(sought: Any) -> list[Any]:
     return found
 
 
-def check_loss(loss: Any, table: Floats) -> None:
+def check_loss(loss: Any, table: Floats) -> bool:
     """Gradients are as long and as smooth as stated, and those of a convex function.
 
     Args:
         loss: it; or a surrogate whose gradients are clipped, whatever the rows.
         table: rows of the problem, or persons with as many records each.
+
+    Returns:
+        Whether it takes such rows: else nothing was looked at.
 
     Raises:
         LawError: naming what is not.
@@ -61,9 +64,9 @@ def check_loss(loss: Any, table: Floats) -> None:
     clipped = hasattr(loss, "clip")
     inner = loss.loss if clipped else loss
     d = next((d for d in range(1, _PARAMETERS) if inner.columns(d) == rows.shape[1]), None)
-    if d is None:
-        return
-    taken = np.array([*_taken(inner, rows, d, rng, free=clipped)])
+    taken = np.array([] if d is None else [*_taken(inner, rows, d, rng, free=clipped)])
+    if d is None or not taken.size:
+        return False
     for radius in _RADII:
         ends = rng.normal(size=(2, _POINTS, d))
         ends *= radius / np.linalg.norm(ends, axis=-1, keepdims=True)
@@ -74,6 +77,7 @@ def check_loss(loss: Any, table: Floats) -> None:
                     _of_clipped(loss, taken, one, other)
                 else:
                     _of_loss(loss, taken, one, other, radius)
+    return True
 
 
 def _of_clipped(loss: Any, rows: Floats, one: Floats, other: Floats) -> None:
@@ -134,7 +138,8 @@ def _taken(
                 (middle, high) if _allows(loss, middle, way, row, split, d) else (low, middle)
             )
         for far in (_FAR, 1.0) if free else (low, low / 2):
-            yield _row(far, way, row, split)
+            if free or _allows(loss, far, way, row, split, d):
+                yield _row(far, way, row, split)
 
 
 def _allows(loss: Any, far: float, way: Floats, row: Floats, split: int, d: int) -> bool:
