@@ -1,5 +1,6 @@
 """Runs that are stopped as they draw, and go on: what was on disk by then, and who may go on."""
 
+import os
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -39,6 +40,7 @@ class Kept:
         others: rows with which nobody may go on.
         execution: of the runs.
         remembers: whether those who are corrupted are asked again, for what they did.
+        drawing: how other noise would be drawn, from the same streams.
     """
 
     run: Callable[..., Result]
@@ -46,6 +48,7 @@ class Kept:
     others: Sequence[Any]
     execution: Execution
     remembers: bool = False
+    drawing: Sequence[Execution] = ()
 
     def check(self) -> None:
         """A draw is on disk before it is made, and a run on other rows does not go on.
@@ -68,10 +71,17 @@ class Kept:
 
             with suppress(_StoppedError):
                 self._run(self.first, path, on_round=stop)
-            for rows, named in [*((rows, "") for rows in self.others), (self.first, "Another")]:
+            modes = [each.stat().st_mode for each in (path, *path.rglob("*"))]
+            if os.name == "posix" and any(mode & 0o077 for mode in modes):
+                raise LawError("what a run keeps on disk may be read by others")
+            first, how = self.first, self.execution
+            for what, rows, named, execution in (
+                *(("with other rows", rows, "", how) for rows in self.others),
+                ("as another algorithm's", first, "Another", how),
+                *(("with other draws", first, "", each) for each in self.drawing),
+            ):
                 with suppress(ShuffleSimError):
-                    self._run(rows, path, named, resume=True)
-                    what = f"as {named.lower()} algorithm's" if named else "with other rows"
+                    replace(self, execution=execution)._run(rows, path, named, resume=True)
                     raise LawError(f"a run that was stopped goes on {what}")
             drawn = set[Any]()
             found = self._run(self.first, path, resume=True, drawn=lambda what, _: drawn.add(what))

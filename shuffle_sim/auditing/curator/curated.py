@@ -13,7 +13,6 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
-import scipy  # parts by attribute: they load when used
 
 from shuffle_sim.arrays import Floats
 from shuffle_sim.auditing.claims.curves import check_curves
@@ -35,7 +34,7 @@ from shuffle_sim.auditing.curator.release_law import (
     threshold_uniform,
     uniform_of,
 )
-from shuffle_sim.auditing.laws.sequences import check_lags
+from shuffle_sim.auditing.laws.sequences import check_distinct, check_lags
 from shuffle_sim.auditing.laws.statistics import LawError, naming
 from shuffle_sim.data.persons import population_for
 from shuffle_sim.data.population import Population
@@ -52,7 +51,6 @@ _SECONDS = 1.0
 """Of the clock for runs, which may be in other processes; of this one's processor for neighbours.
 Sixty times as much if thorough."""
 _FEWEST, _MOST = 12, 600  # runs
-_NEAR = 1e-11  # standardised draws that are so near are one
 _STATES = 60  # at which neighbours are compared
 _ALIKE = 24  # tables that are compared two by two
 _MECHANISMS, _TABLES, _BITS, _ENTROPY = 4, 8, 128, 4
@@ -90,7 +88,7 @@ class Runs:
         began = time.perf_counter()
         self.runs: list[list[Answered]] = []
         self.called: list[list[Called]] = []
-        self.results = list[Result]()
+        self.results, self.said = list[Result](), list[dict[str, str]]()
         while len(self.runs) < _FEWEST or (
             len(self.runs) < self._most and time.perf_counter() - began < self._seconds
         ):
@@ -104,6 +102,8 @@ class Runs:
     ) -> tuple[list[Answered], list[Called], Result]:
         seen, notes = list[Answered](), Notes(drawn)
         watched = renamed(copy(self._algorithm), named)
+        if "choices" in vars(watched):  # shown beside the result; each run says its own
+            watched.choices = dict(watched.choices)
         kind: type[CentralAlgorithm[Any]] = type(watched)
 
         def plan(this: Any, state: Any) -> Release | None:
@@ -118,6 +118,7 @@ class Runs:
         # In its own class's name: what is journalled and hashed stays the same.
         watched.__class__ = type(kind.__name__, (kind,), {"plan": plan, "update": update})
         result = run(watched, rows, **self._options | more)
+        self.said.append(vars(watched).get("choices", {}))
         return seen, notes.called, result
 
     def values(self) -> None:
@@ -134,13 +135,19 @@ class Runs:
         for seen, called in [*zip(self.runs, self.called, strict=True)][:_FEWEST]:
             check_called(seen, called, base)
         begun += [each.begins for called in self.called for each in called]
-        for place, (_, population) in enumerate(islice(self.neighbours(), _TABLES)):
-            if place > 1 and time.perf_counter() - began > self._seconds / 2:
+        alike = all(each == self.said[0] for each in self.said)  # else they follow from releases
+        others = diverse(self._algorithm, self._first, self._second)
+        tables = [each for each, _ in islice(others, 1, 2)]
+        tables += [each for _, each in islice(self.neighbours(), _TABLES)]
+        for place, population in enumerate(tables):
+            if place > 2 and time.perf_counter() - began > self._seconds / 2:
                 break
             with suppress(ParameterError):  # rows that are not allowed are not looked at
                 seen, called, result = self._run(population)
                 check_called(seen, called, population)
                 check_beside(self.results[0], result)
+                if alike and self.said[-1] != self.said[0]:
+                    raise LawError("what an algorithm says of its choices follows from rows")
                 begun += [each.begins for each in called]
         generator = getattr(self._options.get("execution"), "generator", GENERATORS[0])
         if generator == GENERATORS[0]:  # another takes no seed
@@ -323,23 +330,3 @@ class Runs:
 def _check_charged(found: Result, seen: Sequence[Answered]) -> None:
     releases = (each.release for each in seen)
     check_charged(found, (Charge(r.cohort, r.event) for r in releases if r.event))
-
-
-def check_distinct(uniform: Floats, alarm: float) -> None:
-    """Draws of a continuous law, made uniform, hardly ever meet: their number is Poisson or less.
-
-    Raises:
-        LawError: they do: noise comes again, or takes few values.
-    """
-    # Ends of the range are where doubles are made one by rounding.
-    row = np.sort(uniform[(uniform > 1e-9) & (uniform < 1 - 1e-9)])
-    met = int((np.diff(row) < _NEAR).sum())
-    # n^2/2 pairs, each within NEAR on either side; spacings are negatively dependent.
-    expected = len(row) ** 2 * _NEAR
-    if met and scipy.stats.poisson.sf(met - 1, expected) < alarm / 2:
-        raise LawError(f"{met:,} of {len(row):,} draws of noise came before")
-    # Noise of the other sign: u and 1 - u; folded, twice as dense.
-    both = np.sort(np.minimum(row, 1 - row))
-    met = int((np.diff(both) < _NEAR).sum())
-    if met and scipy.stats.poisson.sf(met - 1, 2 * expected) < alarm / 2:
-        raise LawError(f"{met:,} of {len(row):,} draws of noise came before, turned")

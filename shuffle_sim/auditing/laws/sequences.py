@@ -34,6 +34,7 @@ Words = NDArray[np.uint64]
 _VARIANCES = 64  # powers of two that a variance may lie between
 _GROUPS = 2, 16, 256, 4096
 _GRAM = 4e8  # products of rows of frames
+_NEAR = 1e-11  # numbers of (0, 1) that are so near are one
 
 
 @dataclass(frozen=True)
@@ -253,3 +254,23 @@ def _check_groups(series: Series, alarm: float, what: str) -> None:
             tests.append(scored(sums.ravel(), summed([(mass, size)])))
     if tests:
         judge(*stacked(tests), alarm, f"{what}, sums of neighbours")
+
+
+def check_distinct(uniform: Floats, alarm: float) -> None:
+    """Draws of a continuous law, made uniform, hardly ever meet: their number is Poisson or less.
+
+    Raises:
+        LawError: they do: noise comes again, or takes few values.
+    """
+    # Ends of the range are where doubles are made one by rounding.
+    row = np.sort(uniform[(uniform > 1e-9) & (uniform < 1 - 1e-9)])
+    met = int((np.diff(row) < _NEAR).sum())
+    # n^2/2 pairs, each within NEAR on either side; spacings are negatively dependent.
+    expected = len(row) ** 2 * _NEAR
+    if met and scipy.stats.poisson.sf(met - 1, expected) < alarm / 2:
+        raise LawError(f"{met:,} of {len(row):,} draws of noise came before")
+    # Noise of the other sign: u and 1 - u; folded, twice as dense.
+    both = np.sort(np.minimum(row, 1 - row))
+    met = int((np.diff(both) < _NEAR).sum())
+    if met and scipy.stats.poisson.sf(met - 1, 2 * expected) < alarm / 2:
+        raise LawError(f"{met:,} of {len(row):,} draws of noise came before, turned")

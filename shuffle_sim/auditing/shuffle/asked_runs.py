@@ -21,6 +21,7 @@ from shuffle_sim.auditing.shuffle.watching import (
     Watched,
     bits_of_chance,
     chance_of,
+    check_names,
     rows_for,
 )
 from shuffle_sim.data.persons import population_for
@@ -45,6 +46,7 @@ _WORK = 2e7  # values of all rounds of a run that is made several times
 _SURE = 30  # bits of chance: what agrees in so many was not drawn anew
 _DRAWN_FROM = 24  # users whose reports are drawn where no law says how often they agree
 _ASKS = "answer", "gather"  # users for what they send
+_BLOCKS = 7, 640  # users of blocks of other runs
 _OUT = 10.0  # times the rows
 _MANY = 40  # tallies that two runs do not share all of
 
@@ -121,6 +123,7 @@ class AskedRuns:
         entropies = [each for _, seen in runs for each in seen.entropies]
         if entropies and (len(set(entropies)) < len(entropies) or min(entropies) < 1 << 64):
             raise LawError("two runs have one entropy, or one of few bits")
+        check_names([each for _, seen in runs for each in seen.tasks])
         if any(seen.generators - {self.execution.generator} for _, seen in runs):
             raise LawError(f"some roles do not draw by {self.execution.generator}")
         kinds = {kind for _, seen in runs for kind, *_ in seen.frames}
@@ -210,7 +213,11 @@ class AskedRuns:
         if isinstance(population, InMemory) and population.array.dtype.kind == "f":
             others = nearly(population.array)
         remembers = self.options.get("adversary") is not None
-        Kept(self._kept, self.data, others, self.execution, remembers).check()
+        # Blocks and generators say which bits are drawn: others would draw a second report.
+        how = self.execution
+        drawing = [replace(how, block_size=each) for each in _BLOCKS if each != how.block_size]
+        drawing += [replace(how, generator=each) for each in GENERATORS if each != how.generator]
+        Kept(self._kept, self.data, others, self.execution, remembers, drawing).check()
 
     def put_back(self) -> None:
         """Roles that are lost as they answer are put back with the entropy that they had."""

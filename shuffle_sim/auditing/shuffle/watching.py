@@ -71,6 +71,17 @@ def chance_of(same: int, bits: Iterable[float]) -> float:
     return float(law[same:].sum())
 
 
+def check_names(tasks: list[bytes]) -> None:
+    """Bytes that name runs without a seed, and stand in each frame, are drawn anew.
+
+    Raises:
+        LawError: some are alike in all, as those that follow from rows; else once in 2^40.
+    """
+    alike = sum(len(set(place)) == 1 for place in zip(*tasks, strict=True))
+    if len(tasks) > 1 and chance_of(alike, [8.0 * (len(tasks) - 1)] * len(tasks[0])) < 2.0**-40:
+        raise LawError(f"{alike} of {len(tasks[0])} bytes that name runs are alike in all")
+
+
 class RereadRows(Population):
     """Rows that are read anew each time, as from a file or a generator: no shard keeps them."""
 
@@ -108,6 +119,7 @@ class Watched:
         self.frames: dict[tuple[Any, ...], tuple[int, bytes]] = {}  # users in it, payload
         self.views: list[Tally] = []
         self.entropies: list[int] = []
+        self.tasks: list[bytes] = []
         self.generators = set[str]()  # that roles are given
         self.sealed: list[Frame] = []
         self.keys: list[PublicKeys] = []
@@ -140,6 +152,7 @@ class Watched:
                 self.generators.add(arguments[0].generator)
                 if not self.entropies:
                     self.entropies.append(arguments[0].entropy)
+                    self.tasks.append(arguments[0].task)
                     self._secrets = [arguments[0].entropy.to_bytes(16, x) for x in _ORDERS]
                 if isinstance(role, type) and issubclass(role, Analyzer) and arguments[0].entropy:
                     raise LawError("the analyzer is given entropy: it could draw what users drew")

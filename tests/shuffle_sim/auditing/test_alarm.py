@@ -9,10 +9,10 @@ import pytest
 from protocols import CarryVectorSum, Histogram
 from shuffle_sim import Privacy
 from shuffle_sim.auditing import LawError
-from shuffle_sim.auditing.curator.curated import check_distinct
 from shuffle_sim.auditing.laws.joint import JointLaw
 from shuffle_sim.auditing.laws.orders import _check_pairs
 from shuffle_sim.auditing.laws.scores import scores
+from shuffle_sim.auditing.laws.sequences import check_distinct
 from shuffle_sim.auditing.shuffle import checks, drawing
 from shuffle_sim.auditing.shuffle.bench import FIRST
 from shuffle_sim.auditing.shuffle.checks import Checks
