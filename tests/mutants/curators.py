@@ -438,6 +438,14 @@ class ClipsByRows(Thrice):
         return dataclasses.replace(release, statistic=clipped)
 
 
+class TellsRows(Thrice):
+    """It says how long the longest row is."""
+
+    def check(self, rows):
+        super().check(rows)
+        self.choices = {"rows": f"the longest is {np.linalg.norm(rows, axis=1).max():.4g}"}
+
+
 class AddsRows(Thrice):
     """The result has the mean of the rows in it."""
 
@@ -535,6 +543,7 @@ CURATED: dict[str, tuple[Any, Callable[[Any], object] | None, str]] = {
     "multiples of three": (_with(GridLaplace(0.5, 3)), multiples_of_three, ALONE),
     "a clip of the rows": (ClipsByRows, None, FOLLOWS),
     "rows in the result": (AddsRows, None, FOLLOWS),
+    "rows in what is said": (TellsRows, None, MADE),
     "an end by the rows": (EndsByRows, None, FOLLOWS),
     "drawn before it is charged": (Thrice, drawn_early, RESUMES),
     "a clip at the middle": (Thrice, clip_at_the_middle, FAR),

@@ -259,6 +259,39 @@ def calibrated() -> Any:
     return CarryVectorSum.calibrated(n=200, d=2, privacy=Privacy(1.0, 1e-4), noise_ratio=1.3)
 
 
+def _identity(changed):
+    """Runs are known by something else."""
+
+    def plant(patch):
+        true = engine._identity
+        patch.setattr(engine, "_identity", lambda *given: changed(true(*given), *given))
+
+    return plant
+
+
+def _named_by_rows(identity, _, population, *__):
+    rows = hashlib.sha256(np.ascontiguousarray(population.rows(0, 10)).tobytes()).digest()
+    return dataclasses.replace(identity, task=identity.task[:12] + rows[:4])
+
+
+def _of_any_blocks(identity, *_):
+    settings = {name: each for name, each in identity.settings.items() if name != "block size"}
+    return dataclasses.replace(identity, settings=settings)
+
+
+def read_by_others(patch):
+    """Others may read the folder of a run."""
+    true = vars(engine)["journal_of"]
+
+    def journal_of(path, *given):
+        found = true(path, *given)
+        if path is not None:
+            path.chmod(0o755)
+        return found
+
+    patch.setattr(engine, "journal_of", journal_of)
+
+
 def counts() -> Any:
     return named_protocol("histogram", 1000, 8, Privacy(1.0, 1e-6))
 
@@ -283,6 +316,9 @@ PLANTED = (
     ("orders of few seeds", "keys", vector, orders_of_few_seeds),
     ("put back with new entropy", "resumed", vector, put_back_anew),
     ("asked before it is charged", "resumed", vector, asked_before_charged),
+    ("read by others", "resumed", vector, read_by_others),
+    ("names of rows", "unseeded", vector, _identity(_named_by_rows)),
+    ("other blocks go on", "resumed", vector, _identity(_of_any_blocks)),
     ("the first range counts", "agreed", batches, first_range_counts),
     ("the larger of two costs", "bound", calibrated, larger_of_two),
     ("one bin for two", "bound", counts, one_cell_for_two),

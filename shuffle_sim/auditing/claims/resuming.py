@@ -10,7 +10,7 @@ from typing import Any
 
 from shuffle_sim.auditing.claims.plan import UncheckedError
 from shuffle_sim.auditing.laws.statistics import LawError
-from shuffle_sim.errors import ShuffleSimError
+from shuffle_sim.errors import ParameterError
 from shuffle_sim.execution.options import Execution
 from shuffle_sim.execution.result import Result
 
@@ -80,7 +80,7 @@ class Kept:
                 ("as another algorithm's", first, "Another", how),
                 *(("with other draws", first, "", each) for each in self.drawing),
             ):
-                with suppress(ShuffleSimError):
+                with suppress(ParameterError):  # refused before anybody is asked
                     replace(self, execution=execution)._run(rows, path, named, resume=True)
                     raise LawError(f"a run that was stopped goes on {what}")
             drawn = set[Any]()

@@ -53,6 +53,7 @@ Sixty times as much if thorough."""
 _FEWEST, _MOST = 12, 600  # runs
 _STATES = 60  # at which neighbours are compared
 _ALIKE = 24  # tables that are compared two by two
+_OTHERS = 14  # tables of which some are looked at: of long rows, and of short ones
 _MECHANISMS, _TABLES, _BITS, _ENTROPY = 4, 8, 128, 4
 """Looked at: mechanisms, neighbours, bits of seeds and of entropy."""
 _SEEDS = 8
@@ -137,10 +138,10 @@ class Runs:
         begun += [each.begins for called in self.called for each in called]
         alike = all(each == self.said[0] for each in self.said)  # else they follow from releases
         others = diverse(self._algorithm, self._first, self._second)
-        tables = [each for each, _ in islice(others, 1, 2)]
+        tables = [each for each, _ in islice(others, 0, _OTHERS, _OTHERS // 2)]
         tables += [each for _, each in islice(self.neighbours(), _TABLES)]
         for place, population in enumerate(tables):
-            if place > 2 and time.perf_counter() - began > self._seconds / 2:
+            if place > 3 and time.perf_counter() - began > self._seconds / 2:
                 break
             with suppress(ParameterError):  # rows that are not allowed are not looked at
                 seen, called, result = self._run(population)
