@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.central.record.gridded import FEW, POINTS, Chart, Gridded
+from protocols.central.record.proposals import proposed, within
 from protocols.erm.cells import (
     RowsMean,
     demand_boxes,
@@ -25,7 +26,7 @@ from protocols.erm.risk import Risk
 from protocols.erm.smooth import ERM
 from protocols.erm.solver import certify
 from protocols.erm.solver.minimise import SOLVERS
-from protocols.problems.domains import Box, Domain, L2Ball, RealSpace
+from protocols.problems.domains import Box, L2Ball, RealSpace
 from protocols.problems.linear_loss import LinearLoss
 from protocols.problems.loss import Loss, refuse_rows
 from protocols.problems.problem import Problem
@@ -149,7 +150,7 @@ def _log_density(objective: ERM | RowsMean, k: float, near: Floats, points: Floa
         logs -= k * (apart @ objective.gradient(near) + ridge / 2 * (apart**2).sum(axis=1))
     if isinstance(objective.domain, RealSpace | L2Ball | Box):  # a chart ends where they do
         return np.asarray(logs)
-    return np.asarray(np.where(_within(objective.domain, points), logs, -np.inf))
+    return np.asarray(np.where(within(objective.domain, points), logs, -np.inf))
 
 
 @lru_cache(maxsize=4)
@@ -225,19 +226,15 @@ def draw(rng: np.random.Generator, objective: ERM, k: float) -> Floats:
     With any w0 and g = grad F(w0): F(w) >= F(w0) + <g, w - w0> + (lambda/2) ||w - w0||^2. w0 only
     decides on the speed. There is no cap on tries: a cap would tell. The time depends on the data.
     """
-    ridge, d, domain = objective.strong_convexity, objective.d, objective.domain
+    ridge, domain = objective.strong_convexity, objective.domain
     near = _near(objective, k)
     slope = objective.gradient(near)
     centre, scale = near - slope / ridge, 1 / math.sqrt(k * ridge)
     # By n alone; the first accepted of a batch has the law of tries one by one.
     size = max(1, min(_MOST_PROPOSALS, _BATCH // objective.n))
-    inside = isinstance(domain, RealSpace)
     while True:
-        proposals = centre + scale * rng.standard_normal((size, d))
+        proposals, kept = proposed(rng, domain, centre, scale, size)
         logs = np.log(rng.random(size))
-        kept = np.ones(size, bool)
-        if not inside:
-            kept = _within(domain, proposals)
         if not kept.any():
             continue
         # The ridge is in F and in the paraboloid: what is left is the Bregman distance of the
@@ -256,13 +253,6 @@ def _near(objective: ERM, k: float) -> Floats:
     # w0 decides on the speed alone, so nothing is certified here and the generator is fixed.
     found = SOLVERS["newton"](objective, radius, start, np.random.default_rng(0))
     return certify(objective, objective.domain.project(found)).point
-
-
-def _within(domain: Domain, points: Floats) -> NDArray[np.bool_]:
-    if isinstance(domain, L2Ball):
-        return np.asarray(np.linalg.norm(points - domain.center, axis=1) <= domain.size)
-    # Of a box: its projection leaves its points as they are, to the bit.
-    return np.array([np.array_equal(domain.project(each), each) for each in points])
 
 
 def swift(d: int) -> float:

@@ -96,7 +96,8 @@ def test_the_measured_excess_is_below_the_proven_bound(problem):
     excess = np.array(losses) - problem.risk(best, rows)
     error = excess.std() / math.sqrt(len(excess))
     assert excess.mean() - 6 * error <= algorithm.bound
-    assert algorithm.bound < 60 * abs(excess.mean())
+    # Of the ridge's minimiser it may be of either sign, and near 0.
+    assert algorithm.bound < 60 * (abs(excess.mean()) + error)
 
 
 @pytest.mark.parametrize(
