@@ -12,7 +12,7 @@ from processes import python
 from protocols import VectorSum
 from shuffle_sim import run
 
-pytestmark = pytest.mark.full
+pytestmark = pytest.mark.slow  # its cluster takes a minute to start
 COMMAND = str(Path(sys.executable).with_name("shuffle-sim"))
 SCRIPT = """
 import json, sys, subprocess, time
@@ -73,7 +73,6 @@ def found(tmp_path_factory):
     return json.loads(done.stdout.splitlines()[-1])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fidelity", "shards"), [("literal", 1), ("literal", 2), ("counts", 1), ("aggregate", 1)]
 )

@@ -10,13 +10,22 @@ from typing import Any
 
 import numpy as np
 
-from protocols import CarryVectorSum, L2Ball, Logistic, Problem, ShuffleGD, ShuffleSGD, VectorSum
+from protocols import (
+    CarryVectorSum,
+    L2Ball,
+    Logistic,
+    Problem,
+    ShuffleGD,
+    ShuffleSGD,
+    VectorSum,
+)
 from protocols.comparison.named import named_protocol
 from protocols.shuffle.one_shot import CertifiedMinimiser, OneShotAverage
 from shuffle_sim import Privacy, roles
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.execution import engine, plain, rounds, setup
 from shuffle_sim.execution.inprocess import InProcessRuntime
+from shuffle_sim.execution.result import Result
 from shuffle_sim.privacy import composition
 from shuffle_sim.privacy.bounds import blanket, cells
 from shuffle_sim.protocol.randomizer import Randomizer
@@ -25,6 +34,8 @@ from shuffle_sim.roles import Deployment, Shuffler, UserShard, users
 from shuffle_sim.sampling import randomness, shuffling
 from shuffle_sim.sampling.kernels import lanes
 from shuffle_sim.sampling.randomness import Role
+
+from .in_company import persons
 
 
 def quiet_in_runs(patch):
@@ -279,6 +290,22 @@ def _of_any_blocks(identity, *_):
     return dataclasses.replace(identity, settings=settings)
 
 
+def most_records_told(patch):
+    """What a guarantee assumes says how many records the largest person has."""
+    true, known = engine._identity, []
+
+    def _identity(deployment, population, kept):
+        known[:] = [int(population.records.max())]
+        return true(deployment, population, kept)
+
+    def result(**given):
+        told = given["privacy"].assuming(f"persons of up to {known[0]} records")
+        return Result(**given | {"privacy": told})
+
+    patch.setattr(engine, "_identity", _identity)
+    patch.setattr(engine, "Result", result)
+
+
 def read_by_others(patch):
     """Others may read the folder of a run."""
     true = vars(engine)["journal_of"]
@@ -316,6 +343,7 @@ PLANTED = (
     ("orders of few seeds", "keys", vector, orders_of_few_seeds),
     ("put back with new entropy", "resumed", vector, put_back_anew),
     ("asked before it is charged", "resumed", vector, asked_before_charged),
+    ("records of the largest person", "hosted", persons, most_records_told),
     ("read by others", "resumed", vector, read_by_others),
     ("names of rows", "unseeded", vector, _identity(_named_by_rows)),
     ("other blocks go on", "resumed", vector, _identity(_of_any_blocks)),

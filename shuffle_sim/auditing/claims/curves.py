@@ -31,7 +31,7 @@ _EVENTS = 6  # that are looked at
 _NEAR, _ROUNDED = 1e-3, 1e-9  # of delta, by quadrature; by roundings
 _LEAST = 5e-3  # of delta, of laws that are integrated
 _GRID = 1000  # quantiles of a radius, and of a direction
-_CELLS = 1500  # outcomes of a cell, at most
+_CELLS, _RATE = 1500, 700.0  # outcomes of a cell, at most; a rate at which e^-rate is a double
 _MORE = 1.2  # times the cost of one is that of two that cost the same
 
 
@@ -168,8 +168,8 @@ def _compound(rate: float, batch: int) -> Floats:
     """The law of a Poisson number of batches, of sizes 1 to `batch` alike (Panjer 1981)."""
     size = rate * (batch + 1) / 2
     law = np.zeros(math.ceil(size + 12 * math.sqrt(size * batch) + 20 * batch))
-    if law.size > _CELLS:
-        return law
+    if law.size > _CELLS or rate > _RATE:
+        return np.zeros(_CELLS + 1)  # none is known
     law[0], sizes = math.exp(-rate), np.arange(1, batch + 1)
     for k in range(1, law.size):
         few = sizes[:k]

@@ -25,7 +25,7 @@ from shuffle_sim.auditing.shuffle.watching import (
     rows_for,
 )
 from shuffle_sim.data.persons import population_for
-from shuffle_sim.data.population import InMemory, Population
+from shuffle_sim.data.population import InMemory, Population, Unit
 from shuffle_sim.errors import ParameterError, RoundAbortedError
 from shuffle_sim.execution.engine import run
 from shuffle_sim.execution.options import Execution
@@ -47,6 +47,7 @@ _SURE = 30  # bits of chance: what agrees in so many was not drawn anew
 _DRAWN_FROM = 24  # users whose reports are drawn where no law says how often they agree
 _ASKS = "answer", "gather"  # users for what they send
 _BLOCKS = 7, 640  # users of blocks of other runs
+_RECORDS = 3  # of persons at most, where all have one; else all have one
 _OUT = 10.0  # times the rows
 _MANY = 40  # tallies that two runs do not share all of
 
@@ -197,12 +198,19 @@ class AskedRuns:
 
     def _beside(self, found: Any, seed: int) -> None:
         """What a result tells beside its value is that of a run on rows far out."""
-        population, views = self.population(), self.spec.randomizer.view
-        if not isinstance(population, InMemory) or population.array.dtype == object:
+        population, persons = self.population(), self.protocol.unit is Unit.PERSON
+        rows = self.data if persons else getattr(population, "array", None)
+        if not isinstance(rows, np.ndarray):
             return
-        rows = population.array
-        # Categories stay what they are: all users hold the first one's.
-        moved = np.repeat(rows[:1], len(rows), axis=0) if views != "sums" else rows * _OUT
+        if persons:  # how many records each has is its own
+            moved = np.empty(len(rows), object)
+            for place, each in enumerate(rows):
+                many = 1 if len(each) > 1 else 1 + place % _RECORDS
+                moved[place] = np.resize(each, (many, np.shape(each)[-1]))
+        elif self.spec.randomizer.view != "sums":  # categories stay: all hold the first one's
+            moved = np.repeat(rows[:1], len(rows), axis=0)
+        else:
+            moved = rows * _OUT
         with suppress(ParameterError):  # such rows are refused
             check_beside(found, self._run(seed, data=moved)[0])
 

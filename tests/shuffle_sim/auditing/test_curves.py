@@ -37,6 +37,7 @@ EVENTS: list[tuple[PrivacyEvent, float]] = [
     (RangeEvent(3.0, ""), 0.0),
     (ObjectiveEvent(4.5, 0.025, 0.01), 0.0),
 ]
+UNKNOWN = PollutionEvent(honest=1000, planned=1000, rates=(900.0,))
 PURE = [
     LaplaceEvent(1.5),
     GammaEvent(1.3, 5),
@@ -63,6 +64,11 @@ def test_an_event_that_costs_too_little_is_refused(event, monkeypatch):
     monkeypatch.setattr(ShuffleAccountant, "get_epsilon", lambda self, x: 0.85 * true(self, x))
     with pytest.raises(LawError, match="states delta"):
         check_curves([event], 1e-6)
+
+
+def test_where_no_law_can_be_computed_nothing_is_demanded():
+    """e^-900 is no double: the law was 0 everywhere, and any delta too small."""
+    check_curves([UNKNOWN], 1e-6)
 
 
 @pytest.mark.parametrize("event", PURE)
