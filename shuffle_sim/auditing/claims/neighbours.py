@@ -4,7 +4,7 @@ Most rows of a table are alike in some, and of many kinds in others: what a stat
 other rows, such as a middle or a quantile, shows where these are not alike.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from copy import deepcopy
 from itertools import product
@@ -93,16 +93,23 @@ def _brink(algorithm: CentralAlgorithm[Any], first: Floats, place: int) -> list[
     for kept in range(min(2, len(row))):
         d = len(row) - kept
         for way in (np.ones(d), np.resize([1.0, -1.0], d), *rng.normal(size=(_WAYS, d))):
-            low, high, size = 0.0, 2 * _LONGER[-1], float(np.abs(way).max())
-            for _ in range(_HALVED):
-                middle = (low + high) / 2
-                each = np.concatenate([middle * way / size, row[d:]])
-                if _taken(algorithm, _changed(first, place, each)) is None:
-                    high = middle
-                else:
-                    low = middle
-            found.append(np.concatenate([low * way / size, row[d:]]))
+            one = way / float(np.abs(way).max())
+
+            def allowed(far: float, one: Floats = one, d: int = d) -> bool:
+                each = np.concatenate([far * one, row[d:]])
+                return _taken(algorithm, _changed(first, place, each)) is not None
+
+            found.append(np.concatenate([longest(allowed, 2 * _LONGER[-1]) * one, row[d:]]))
     return found
+
+
+def longest(allowed: Callable[[float], bool], most: float) -> float:
+    """How long a row may be, below `most`: by bisection; 0 where no length is allowed."""
+    low, high = 0.0, most
+    for _ in range(_HALVED):
+        middle = (low + high) / 2
+        low, high = (middle, high) if allowed(middle) else (low, middle)
+    return low
 
 
 def diverse(

@@ -7,18 +7,20 @@ other on the tables that are compared, and far apart on others.
 import math
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from shuffle_sim.arrays import Floats, dense
+from shuffle_sim.auditing.claims.neighbours import longest
 from shuffle_sim.auditing.laws.statistics import LawError, naming
 from shuffle_sim.errors import ShuffleSimError
 
 _OF_LOSS, _OF_CLIP = ("lipschitz", "gradients", "columns"), ("loss", "clip", "each")
 _ROWS, _POINTS = 96, 12  # random rows as long as they may be, and pairs of parameters
 _RADII = 0.3, 3.0  # of the ball that holds these
-_FAR, _HALVED = 1e3, 40  # the longest rows that are tried; bisections
+_FAR = 1e3  # the longest rows that are tried
 _PARAMETERS = 64  # at most, that a model of a table's columns is taken to have
 _DEPTH = 6  # of attributes in which losses are sought
 _ROOM, _ROUNDED = 1e-6, 1e-9  # of what is stated: its own roundings; of numbers about 1
@@ -131,18 +133,14 @@ def _taken(
         way[: split // 2] *= place % 5 > 0  # not all ways are alike in all coordinates
         if place % 7 == 0:
             way[:split] = np.sign(way[:split])
-        low, high = 0.0, _FAR
-        for _ in range(0 if free else _HALVED):
-            middle = (low + high) / 2
-            low, high = (
-                (middle, high) if _allows(loss, middle, way, row, split, d) else (low, middle)
-            )
+        allowed = partial(_allows, loss, way, row, split, d)
+        low = _FAR if free else longest(allowed, _FAR)
         for far in (_FAR, 1.0) if free else (low, low / 2):
-            if free or _allows(loss, far, way, row, split, d):
+            if free or allowed(far):
                 yield _row(far, way, row, split)
 
 
-def _allows(loss: Any, far: float, way: Floats, row: Floats, split: int, d: int) -> bool:
+def _allows(loss: Any, way: Floats, row: Floats, split: int, d: int, far: float) -> bool:
     with suppress(ShuffleSimError):
         loss.check(_row(far, way, row, split)[None], d)
         return True

@@ -9,6 +9,7 @@ from classes import law_p_value, rows_of
 from scipy import stats
 
 from protocols import Hinge, L2Ball, LocalisedExponential, Logistic, Problem, RealSpace, Squared
+from protocols.erm.risk import Risk
 from protocols.erm.solver import minimise
 from protocols.problems import Linear
 from shuffle_sim import ParameterError, Privacy, run
@@ -91,13 +92,14 @@ def test_epsilon_is_spent_in_two_pure_parts():
 def test_the_measured_excess_is_below_the_proven_bound(problem):
     rows = rows_of(400, 3)
     algorithm = made(n=400, problem=problem)
-    best = minimise(algorithm.risk.objective(rows), 1e-6).point
+    # Of the problem itself, within 2e-4: not of the ridge that the algorithm adds.
+    least = Risk.of(problem, problem.ridge or 1e-4)
+    best = minimise(least.objective(rows), 1e-6).point
     losses = [problem.risk(run(algorithm, rows, seed=seed).value, rows) for seed in range(25)]
     excess = np.array(losses) - problem.risk(best, rows)
     error = excess.std() / math.sqrt(len(excess))
     assert excess.mean() - 6 * error <= algorithm.bound
-    # Of the ridge's minimiser it may be of either sign, and near 0.
-    assert algorithm.bound < 60 * (abs(excess.mean()) + error)
+    assert algorithm.bound < 60 * abs(excess.mean())
 
 
 @pytest.mark.parametrize(
