@@ -6,8 +6,8 @@ Of points in the domain the law is the same.
 """
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import special
 
 from protocols.problems.domains import Box, Domain, L2Ball, RealSpace
 from shuffle_sim.arrays import Floats
@@ -50,8 +50,8 @@ def between(rng: np.random.Generator, low: float, high: float, size: int) -> Flo
     """
     if low > 0:  # the lower tail is the one with small probabilities
         return -between(rng, -high, -low, size)
-    first, last = special.log_ndtr([low, high])
+    first, last = scipy.special.log_ndtr([low, high])
     share = rng.random(size)
     # Phi(low) + share (Phi(high) - Phi(low)), as a multiple of Phi(high).
     found = last + np.log(share + (1 - share) * np.exp(first - last))
-    return np.asarray(np.clip(special.ndtri_exp(found), low, high))
+    return np.asarray(np.clip(scipy.special.ndtri_exp(found), low, high))
