@@ -182,7 +182,7 @@ class Opener:
         for label, row in enumerate(boxes):
             for box in row:
                 try:
-                    symbols[label].append(self._symbol(box.tobytes(), label, randomizer.alphabet))
+                    symbols[label].append(self.symbol(box.tobytes(), label, randomizer.alphabet))
                     self.opened += 1
                 except FrameError as error:
                     self.dropped[error.reason] += 1
@@ -190,7 +190,12 @@ class Opener:
             return size, tally_of(np.array(symbols[0], np.uint64), randomizer)
         return size, Tally(np.array([sum(row) for row in symbols], np.int64), 0)
 
-    def _symbol(self, box: bytes, label: int, alphabet: Alphabet) -> int:
+    def symbol(self, box: bytes, label: int, alphabet: Alphabet) -> int:
+        """The symbol in a box that came under a label.
+
+        Raises:
+            FrameError: naming why the message is dropped.
+        """
         if box[:BOX_ID] in self._seen:
             raise FrameError("replayed", "the same box came before")
         plain = self._keys.open(box, Purpose.MESSAGE, self._context)

@@ -428,6 +428,7 @@ _PLANTED = (
         Mutant(f"hops: {plant.__name__}", "sealed", plant=plant, options={"security": "transport"})
         for plant in sealing.HOPS
     ),
+    *(Mutant(plant.__name__, "read", single, plant=plant) for plant in sealing.FREE),
     Mutant("sizes by the datum", "sizes", roles={"shard": p.CountDependsOnDatum}),
     Mutant("noise of the round before", "streams", roles={"shard": p.NoiseReused}),
     Mutant("half of the streams", "streams", roles={"shard": p.StreamsOfHalfTheBlocks}),

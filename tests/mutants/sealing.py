@@ -4,12 +4,14 @@ import hashlib
 import os
 import secrets
 import zlib
+from copy import copy
 
+import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from shuffle_sim.roles import channel
-from shuffle_sim.wire import sealing
+from shuffle_sim.roles import channel, onion
+from shuffle_sim.wire import messages, sealing
 
 
 def boxes_by_plaintext(patch):
@@ -191,3 +193,46 @@ PLANTS = (
     boxes_for_any_purpose,
     signatures_for_anybody,
 )
+
+
+class _Short:
+    """Keys that leave out what is in front of the bits that a message uses."""
+
+    def __init__(self, keys, bits):
+        self._keys, self._bits = keys, bits
+
+    def open(self, box, *known):
+        plain = self._keys.open(box, *known)
+        return (int.from_bytes(plain, "big") % (1 << self._bits)).to_bytes(len(plain), "big")
+
+
+def bits_passed_over(patch):
+    """A sealed message may have anything in the bits that are left over."""
+    true = onion.Opener.symbol
+
+    def symbol(self, box, label, alphabet):
+        short = copy(self)
+        short._keys = _Short(self._keys, alphabet.label_bits + alphabet.symbol_bits)
+        return true(short, box, label, alphabet)
+
+    patch.setattr(onion.Opener, "symbol", symbol)
+
+
+def padding_passed_over(patch):
+    """A report may have anything in the bits that fill its last byte."""
+    true = messages.Messages.from_bytes
+
+    def from_bytes(alphabet, per_label, payload, reports):
+        bits = messages.Messages.row_bits(alphabet, per_label)
+        size = (bits + 7) // 8
+        if len(payload) == reports * size:
+            rows = np.frombuffer(payload, np.uint8).reshape(reports, size).copy()
+            rows[:, -1] &= 0xFF << -bits % 8 & 0xFF
+            payload = rows.tobytes()
+        return true(alphabet, per_label, payload, reports)
+
+    patch.setattr(messages.Messages, "from_bytes", from_bytes)
+
+
+FREE = bits_passed_over, padding_passed_over
+"""Of readers."""

@@ -254,6 +254,13 @@ KINDS: tuple[CheckKind, ...] = (
         "fresh noise on the same datum; a release by fewer than agreed, or a second one",
     ),
     CheckKind(
+        "no bit that is sent may be anything",
+        "read",
+        "frames of users at each fidelity, and sealed messages, with one bit turned",
+        lambda b: "up to 600 bits of each frame, all of two messages",
+        "bits that a reader passes over, so that senders could say in them who they are",
+    ),
+    CheckKind(
         "roles together send what they send apart",
         "stations",
         "what passes between the roles of stations, and between roles apart",

@@ -18,16 +18,18 @@ from shuffle_sim.auditing.laws.scores import judge, scored, stacked, summed
 from shuffle_sim.auditing.laws.statistics import LawError, naming
 from shuffle_sim.auditing.shuffle.bench import FIRST, BenchRound, Way
 from shuffle_sim.auditing.shuffle.drawing import Draws
+from shuffle_sim.auditing.shuffle.reading import check_opened, check_read
 from shuffle_sim.auditing.shuffle.sources import Noted
 from shuffle_sim.auditing.shuffle.watching import RereadRows
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.population import InMemory
 from shuffle_sim.errors import RoundAbortedError
 from shuffle_sim.protocol.adversary import Adversary, Users
-from shuffle_sim.roles import Deployment, Shuffler, UserShard
+from shuffle_sim.roles import Deployment, Shuffler, UserShard, read_reports
 from shuffle_sim.roles.station import Station
 from shuffle_sim.sampling.randomness import Role
 from shuffle_sim.wire.frames import Context, Frame, Kind, split_frames
+from shuffle_sim.wire.messages import Messages
 
 _USERS, _ROUNDS, _BLOCK = 24, 40, 8
 _RANGES = (1, 6), (7, 8), (10, 22)
@@ -230,6 +232,15 @@ class Company(Draws):
         views = {self.shuffler(deployment.of_shuffler, 0).shuffle(first, x)[0] for x in orders}
         if len(views) > 1:
             raise LawError("a view depends on the order in which reports came")
+
+    def read(self) -> None:
+        """No bit of a frame, or of a sealed message, is passed over."""
+        rng, users = np.random.default_rng([self.entropy, 16]), min(3, self.literal)
+        for fidelity in (*self.fidelities, "aggregate"):
+            for frame in self.frames(fidelity, users, range(1))[0]:
+                check_read(frame, self.randomizer, rng)
+                if isinstance(sent := read_reports(frame, self.randomizer), Messages):
+                    check_opened(sent, self.randomizer)
 
     def stations(self) -> None:
         """Roles that are together in a worker send the bytes that they send apart."""

@@ -6,7 +6,7 @@ from typing import Any
 from shuffle_sim.auditing.claims.plan import KINDS, CheckKind
 
 _KIND = {each.method: each for each in KINDS}
-COMPANY = "company", "once", "stations"
+COMPANY = "company", "once", "read", "stations"
 _OF_WORDS = "a few users in two blocks", lambda b: f"{b.repeats:,} rounds"
 
 
