@@ -404,6 +404,16 @@ _PLANTED = (
         options={"runtime": "processes", "workers": 2},
     ),
     Mutant(
+        "processes without entropy, chacha20",
+        "hosted",
+        plant=p.blind(ProcessesRuntime),
+        options={
+            "runtime": "processes",
+            "workers": 2,
+            "execution": Execution(generator="chacha20"),
+        },
+    ),
+    Mutant(
         "in process without entropy",
         "unseeded",
         plant=p.blind(InProcessRuntime),

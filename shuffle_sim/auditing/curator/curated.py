@@ -157,9 +157,9 @@ class Runs:
                     break
                 _, called, _ = self._run(self._first, seed=1 << bit)
                 begun += [each.begins for each in called]
-            bits = np.random.default_rng(len(begun)).permutation(_BITS)[:_ENTROPY].tolist()
-            if None not in begun:
-                check_entropy(lambda: self._run(self._first)[1][0].begins, bits)
+        bits = np.random.default_rng(len(begun)).permutation(_BITS)[:_ENTROPY].tolist()
+        if None not in begun:
+            check_entropy(lambda: self._run(self._first)[1][0].begins, bits)
         known = [each for each in begun if each is not None]
         if len(set(known)) < len(known):
             raise LawError("two releases draw from one place of a stream")

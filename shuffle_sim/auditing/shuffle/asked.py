@@ -111,7 +111,7 @@ class Asked(AskedRuns):
                 "frames, views and results beside a run of the roles themselves; results anew",
                 "two runs",
                 "roles of a runtime that draw or shuffle otherwise; results of more than views",
-                missing or large or self._seedless,
+                missing or large,
                 self.hosted,
             ),
         ):

@@ -100,11 +100,6 @@ class AskedRuns:
         quick = 4 if self.plain else 2
         return 2 * quick if self.thorough else quick
 
-    @property
-    def _seedless(self) -> str:
-        strong = self.execution.generator != GENERATORS[0]
-        return "the cryptographic generator takes no seed" if strong else ""
-
     def _work(self) -> float:
         """Values of all rounds."""
         total = 0.0
@@ -154,9 +149,8 @@ class AskedRuns:
         return bits_of_chance(spec.randomizer, values, self.entropy)
 
     def sealed(self) -> None:
-        """Keys and boxes of two runs, of one seed if they take one; then boxes themselves."""
-        seed = None if self._seedless else self.entropy % 2**63
-        runs = [self._run(seed)[1] for _ in range(2)]
+        """Keys and boxes of two runs of one seed; then boxes themselves."""
+        runs = [self._run(self.entropy % 2**63)[1] for _ in range(2)]
         check_runs(runs, self.spec.randomizer, self.alarm / 2)
         check_sealing(self.alarm / 2)
 
@@ -292,7 +286,10 @@ class AskedRuns:
         if host is not None:
             execution = replace(execution, placement="apart")
         made = self._host() if host is None else host
-        seen.watch(made)
+        # The cryptographic generator takes no seed: its roles are given this in place of theirs.
+        seedless = execution.generator != GENERATORS[0]
+        seen.watch(made, seed if seedless else None)
+        seed = None if seedless else seed
         given = {"runtime": made, "seed": seed, "execution": execution, **self.options, **more}
         rows = self.data if data is None else data
         found = self._ran(copy(self.protocol), rows, **given)

@@ -137,9 +137,12 @@ class Watched:
         """Keep what was asked in a round; as `on_round` of a run."""
         self.queries.append(encode(query))
 
-    def watch(self, host: Runtime) -> None:
-        """Look at what its roles are given and give, from now on."""
-        call, put = type(host).call, type(host).host
+    def watch(self, host: Runtime, entropy: int | None = None) -> None:
+        """Look at what its roles are given and give, from now on.
+
+        entropy: that they are given in place of the run's.
+        """
+        call, put, opened = type(host).call, type(host).host, type(host).open
 
         def called(role: Any, method: str, *arguments: Any, **given: Any) -> list[Any]:
             handles = call(host, role, method, *arguments, **given)
@@ -159,6 +162,10 @@ class Watched:
             return put(host, role, *arguments)
 
         vars(host)["call"], vars(host)["host"] = called, hosted
+        if entropy is not None:
+            vars(host)["open"] = lambda deployment, *more: opened(
+                host, replace(deployment, entropy=entropy), *more
+            )
 
     def _take(self, method: str, value: Any) -> None:
         first = value[0] if isinstance(value, tuple) and value else value
