@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.central.record.gridded import FEW, POINTS, Chart, Gridded
+from protocols.central.record.gridded import FEW, POINTS, Chart, Chord, Gridded
 from protocols.central.record.proposals import proposed, within
 from protocols.erm.cells import (
     RowsMean,
@@ -126,16 +126,18 @@ class Density(Mechanism[Floats]):
 
     def uniform(
         self, value: Any, sensitivity: float, released: Floats, rng: np.random.Generator
-    ) -> Floats | None:
+    ) -> Floats:
         """For audits: a draw as independent uniform numbers, one for each coordinate, up to two.
 
-        The first by its marginal, the second by its law given the first, on a fine grid. None: of
-        more coordinates.
+        The first by its marginal, the second by its law given the first, on a fine grid. Of more
+        coordinates one number: where the draw lies on a random line through it, by the law given
+        that line.
         """
-        if value.d > 2:
-            return None
         k = self.sharpness(value.strong_convexity, sensitivity)
-        return _gridded(value, k).uniform(released)
+        if value.d <= 2:
+            return _gridded(value, k).uniform(released)
+        way = rng.normal(size=value.d)
+        return _on_line(value, k, released, way / np.linalg.norm(way))
 
 
 def _log_density(objective: ERM | RowsMean, k: float, near: Floats, points: Floats) -> Floats:
@@ -154,15 +156,28 @@ def _log_density(objective: ERM | RowsMean, k: float, near: Floats, points: Floa
 
 
 @lru_cache(maxsize=4)
+def _around(objective: ERM | RowsMean, k: float) -> tuple[Floats, float]:
+    """A point, and how far from it, at most, there is what matters."""
+    if isinstance(objective, RowsMean):
+        return objective.domain.center, math.inf
+    # Nine standard deviations of a Gaussian of curvature k lambda: e^-40.5, of which a grid sees
+    # nothing.
+    return _near(objective, k), 9 / math.sqrt(k * objective.strong_convexity)
+
+
+@lru_cache(maxsize=4)
 def _gridded(objective: ERM | RowsMean, k: float, many: int = POINTS) -> Gridded:
-    near, reach = objective.domain.center, math.inf
-    if isinstance(objective, ERM):
-        near = _near(objective, k)
-        # Nine standard deviations of a Gaussian of curvature k lambda: e^-40.5, of which a grid
-        # sees nothing.
-        reach = 9 / math.sqrt(k * objective.strong_convexity)
+    near, reach = _around(objective, k)
     log = partial(_log_density, objective, k, near)
     return Gridded(Chart(objective.domain, near, reach), log, objective.d, many)
+
+
+def _on_line(objective: ERM | RowsMean, k: float, point: Floats, way: Floats) -> Floats:
+    """A point as a uniform number, by the law given the line through it, (1,)."""
+    near, reach = _around(objective, k)
+    reach = min(reach + float(np.linalg.norm(point - near)), objective.domain.diameter)
+    log = partial(_log_density, objective, k, near)
+    return Gridded(Chord(objective.domain, point, way, reach), log, 1).uniform(point)
 
 
 @lru_cache(maxsize=4)
@@ -170,7 +185,7 @@ def _gain(
     value: ERM | RowsMean, other: ERM | RowsMean, k: float
 ) -> tuple[Callable[[Floats], Floats], float]:
     """By how much e^(-k F') is above e^(-k F), but for a constant; and ln of its mean under F."""
-    near = _near(value, k) if isinstance(value, ERM) else value.domain.center
+    near, _ = _around(value, k)
 
     def gain(points: Floats) -> Floats:
         found = (_log_density(each, k, near, points) for each in (other, value))

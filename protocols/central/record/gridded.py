@@ -1,4 +1,5 @@
-"""Draws of one or two parameters as uniform numbers, by their density on a grid. For audits only.
+"""Draws as uniform numbers, by their density on a grid: of one or two parameters, or given the line
+on which a draw of more lies. For audits only.
 
 A grid covers the domain by a chart of the unit square, so that it ends where the domain does. It
 zooms in on what has weight: nothing need be known of the density's place or width.
@@ -57,11 +58,40 @@ class Chart:
         return np.array([angle / np.pi + 0.5, (second / max(np.cos(angle), 1e-300) + 1) / 2])
 
 
+class Chord:
+    """Points of a set on a line through one of them, by numbers in [0, 1]."""
+
+    def __init__(self, domain: Domain, through: Floats, way: Floats, reach: float) -> None:
+        """Along a way of length 1; up to the ends of a ball or a box, or to the reach."""
+        self.through, self.way = through, way
+        low, high = -reach, reach
+        if isinstance(domain, L2Ball):
+            along = float((through - domain.center) @ way)
+            far = domain.size**2 - float(((through - domain.center) ** 2).sum())
+            half = float(np.sqrt(max(along**2 + far, 0.0)))
+            low, high = max(low, -along - half), min(high, half - along)
+        elif isinstance(domain, Box):
+            ends = np.sort(
+                [(each - through) / way for each in (domain.lower, domain.upper)], axis=0
+            )
+            low, high = max(low, float(ends[0].max())), min(high, float(ends[1].min()))
+        self.low, self.long = low, high - low
+
+    def points(self, units: Floats) -> tuple[Floats, Floats]:
+        """(points, d), and the logarithm of the length that a unit has there."""
+        along = self.low + self.long * units[:, 0]
+        return self.through + along[:, None] * self.way, np.zeros(len(units))
+
+    def units(self, point: Floats) -> Floats:
+        """Of one point on the line, (1,)."""
+        return np.array([((point - self.through) @ self.way - self.low) / self.long])
+
+
 class Gridded:
-    """A density of one or two parameters on a grid in units of a chart."""
+    """A density of one or two parameters, or along a line, on a grid in units of a chart."""
 
     def __init__(
-        self, chart: Chart, log: Callable[[Floats], Floats], d: int, many: int = POINTS
+        self, chart: Chart | Chord, log: Callable[[Floats], Floats], d: int, many: int = POINTS
     ) -> None:
         """log: the log density at (points, d), but for a constant; -infinity outside."""
         self.chart, ends = chart, [(0.0, 1.0)] * d
@@ -69,7 +99,7 @@ class Gridded:
             self.axes = [np.linspace(*each, many) for each in ends]
             mesh = np.meshgrid(*self.axes, indexing="ij")
             self.points, volumes = chart.points(np.stack([each.ravel() for each in mesh], axis=1))
-            parts = [log(each) for each in np.array_split(self.points, many)]
+            parts = [log(each) for each in np.array_split(self.points, len(self.points) // many)]
             self.logs = (np.concatenate(parts) + volumes).reshape(mesh[0].shape)
             inside = self.logs > self.logs.max() - _NOTHING
             before, ends = ends, []

@@ -20,11 +20,13 @@ from protocols import (
     MeanEstimation,
     OneVsRestHinge,
     Problem,
+    RealSpace,
     Simplex,
 )
-from protocols.central.record.density import ExponentialDraw
+from protocols.central.record.density import ExponentialDraw, GibbsDraw
 from protocols.erm import cells
 from protocols.erm.cells import MOST_SHARP, RowsMean, accepted, covered
+from protocols.erm.smooth import ERM
 from shuffle_sim import ParameterError, Privacy, run
 
 PURE = Privacy(1.0)
@@ -212,7 +214,9 @@ def test_a_density_beyond_the_limit_is_refused():
 
 @pytest.mark.parametrize("k", [1.0, 3e3])
 @pytest.mark.parametrize(
-    "domain", [L2Ball(1, 3.0), L2Ball(2, 3.0), Box(2, -1.0, 3.0)], ids=["interval", "ball", "box"]
+    "domain",
+    [L2Ball(1, 3.0), L2Ball(2, 3.0), Box(2, -1.0, 3.0), L2Ball(3, 3.0), Box(3, -1.0, 3.0)],
+    ids=["interval", "disc", "square", "ball", "box"],
 )
 @pytest.mark.full
 def test_audits_see_uniform_numbers(domain, k):
@@ -230,8 +234,30 @@ def test_audits_see_uniform_numbers(domain, k):
     if k > 1:
         assert min(stats.kstest(each, "uniform").pvalue for each in told.T) < 1e-6
     found, exact = wrong.odds(risk, risk, 1.0, points[0])
-    assert exact
+    assert exact == (d < 3)
     assert found == pytest.approx(0.0, abs=1e-12)
+
+
+@pytest.mark.parametrize("domain", [RealSpace(5), L2Ball(5, 0.8)], ids=["space", "ball"])
+@pytest.mark.full
+def test_audits_see_one_uniform_number_of_many_parameters(domain):
+    """False alarm 1e-6; twice the noise is caught, and a point that is not drawn."""
+    rng, d = np.random.default_rng(4), domain.d
+    x = rng.standard_normal((40, d))
+    rows = np.column_stack([x / np.linalg.norm(x, axis=1, keepdims=True), np.sign(x[:, 0])])
+    objective = ERM(Logistic(), rows, 0.5, domain)
+    right, wrong = GibbsDraw(5.0), GibbsDraw(10.0)
+    points = [right.sample(objective, 1.0, rng) for _ in range(600)]
+    still = [objective.domain.project(np.full(d, 0.1))] * 250
+
+    def p_value(law, drawn):
+        found = np.concatenate([law.uniform(objective, 1.0, each, rng) for each in drawn])
+        assert found.shape == (len(drawn),)
+        return stats.kstest(found, "uniform").pvalue
+
+    assert p_value(right, points) > 1e-6
+    assert p_value(wrong, points) < 1e-6
+    assert p_value(right, still) < 1e-6
 
 
 @pytest.mark.parametrize("domain", [L2Ball(1, 3.0), L2Ball(2, 3.0), Box(2, -1.0, 3.0)])
