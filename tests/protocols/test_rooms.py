@@ -37,11 +37,25 @@ def test_names_are_exported_once_and_others_are_not_there():
             package.ShuffleAdam  # noqa: B018
 
 
+HEAVY = (
+    *("sklearn", "matplotlib", "pyarrow", "numba", "ray"),
+    *("scipy.special", "scipy.stats", "scipy.optimize", "scipy.linalg"),
+)
+
+
+@pytest.mark.full
+def test_the_command_line_starts_without_heavy_libraries():
+    """Each command waits for what is loaded before it: once a second and a half, unseen."""
+    code = (
+        f"import sys, shuffle_sim.cli.app; print([each for each in {HEAVY} if each in sys.modules])"
+    )
+    assert python("-c", code, check=True).stdout == "[]\n"
+
+
 @pytest.mark.full
 def test_importing_protocols_loads_no_heavy_library():
-    heavy = ("sklearn", "matplotlib", "pyarrow", "numba", "ray", "scipy.special", "scipy.stats")
     code = (
-        f"import sys, protocols; print([name for name in {heavy} if name in sys.modules])\n"
+        f"import sys, protocols; print([name for name in {HEAVY} if name in sys.modules])\n"
         "from protocols import L2Ball, Logistic, Problem, ShuffleLogisticRegression\n"
         "print('sklearn' in sys.modules)"
     )

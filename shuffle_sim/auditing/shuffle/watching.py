@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
+import scipy  # parts by attribute: they load when used
 from numpy.typing import NDArray
-from scipy import stats
 
 from shuffle_sim.arrays import Floats, Values
 from shuffle_sim.auditing.laws.statistics import LawError
@@ -67,7 +67,7 @@ def chance_of(same: int, bits: Iterable[float]) -> float:
     """
     law = np.ones(1)
     for each, many in Counter(bits).items():
-        law = np.convolve(law, stats.binom.pmf(np.arange(many + 1), many, 2.0**-each))
+        law = np.convolve(law, scipy.stats.binom.pmf(np.arange(many + 1), many, 2.0**-each))
     return float(law[same:].sum())
 
 
