@@ -6,16 +6,14 @@ pure privacy. Docs: theory, Output perturbation, "Gibbs mechanism".
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.central.record.gridded import FEW, POINTS, Chart, Chord, Gridded
-from protocols.central.record.proposals import proposed, within
+from protocols.central.record.gridded import gain_of, gridded, on_line
+from protocols.central.record.proposals import near_least, proposed
 from protocols.erm.cells import (
     RowsMean,
     demand_boxes,
@@ -24,9 +22,7 @@ from protocols.erm.cells import (
 from protocols.erm.objective import most_loss
 from protocols.erm.risk import Risk
 from protocols.erm.smooth import ERM
-from protocols.erm.solver import certify
-from protocols.erm.solver.minimise import SOLVERS
-from protocols.problems.domains import Box, L2Ball, RealSpace
+from protocols.problems.domains import RealSpace
 from protocols.problems.linear_loss import LinearLoss
 from protocols.problems.loss import Loss, refuse_rows
 from protocols.problems.problem import Problem
@@ -37,7 +33,7 @@ from shuffle_sim.privacy.events import GaussianPairEvent, PrivacyEvent, RangeEve
 from shuffle_sim.privacy.mechanisms import EXPONENTIAL, Mechanism, Norm
 from shuffle_sim.protocol.release import Sensitivity, WholeStatistic
 
-_BATCH = 1 << 22  # numbers of a batch of proposals' margins
+_BATCH, _CACHED = 1 << 22, 1 << 14  # numbers of a batch of proposals' margins, and of a part
 _MOST_PROPOSALS = 256
 _GIBBS = "Gibbs mechanism (Gopi, Lee and Liu 2022, Theorem 4)"
 _ROUNDINGS = 1 - 1e-6
@@ -121,7 +117,7 @@ class Density(Mechanism[Floats]):
         k = self.sharpness(value.strong_convexity, sensitivity)
         if value.d > 2:
             return float(k * (value.value(released) - other.value(released))), False
-        gain, mean = _gain(value, other, k)
+        gain, mean = gain_of(value, other, k)
         return float(gain(released[None])[0]) - mean, True
 
     def uniform(
@@ -135,63 +131,9 @@ class Density(Mechanism[Floats]):
         """
         k = self.sharpness(value.strong_convexity, sensitivity)
         if value.d <= 2:
-            return _gridded(value, k).uniform(released)
+            return gridded(value, k).uniform(released)
         way = rng.normal(size=value.d)
-        return _on_line(value, k, released, way / np.linalg.norm(way))
-
-
-def _log_density(objective: ERM | RowsMean, k: float, near: Floats, points: Floats) -> Floats:
-    """-k F at each point, but for a constant; -infinity outside the domain."""
-    if isinstance(objective, RowsMean):
-        logs = -k * objective.at(points)[0]
-    else:
-        apart, ridge = points - near, objective.strong_convexity
-        # F less its value at `near`, in parts: as a difference of two values it would lose its
-        # digits.
-        logs = -k * objective.bregman(near, points)
-        logs -= k * (apart @ objective.gradient(near) + ridge / 2 * (apart**2).sum(axis=1))
-    if isinstance(objective.domain, RealSpace | L2Ball | Box):  # a chart ends where they do
-        return np.asarray(logs)
-    return np.asarray(np.where(within(objective.domain, points), logs, -np.inf))
-
-
-@lru_cache(maxsize=4)
-def _around(objective: ERM | RowsMean, k: float) -> tuple[Floats, float]:
-    """A point, and how far from it, at most, there is what matters."""
-    if isinstance(objective, RowsMean):
-        return objective.domain.center, math.inf
-    # Nine standard deviations of a Gaussian of curvature k lambda: e^-40.5, of which a grid sees
-    # nothing.
-    return _near(objective, k), 9 / math.sqrt(k * objective.strong_convexity)
-
-
-@lru_cache(maxsize=4)
-def _gridded(objective: ERM | RowsMean, k: float, many: int = POINTS) -> Gridded:
-    near, reach = _around(objective, k)
-    log = partial(_log_density, objective, k, near)
-    return Gridded(Chart(objective.domain, near, reach), log, objective.d, many)
-
-
-def _on_line(objective: ERM | RowsMean, k: float, point: Floats, way: Floats) -> Floats:
-    """A point as a uniform number, by the law given the line through it, (1,)."""
-    near, reach = _around(objective, k)
-    reach = min(reach + float(np.linalg.norm(point - near)), objective.domain.diameter)
-    log = partial(_log_density, objective, k, near)
-    return Gridded(Chord(objective.domain, point, way, reach), log, 1).uniform(point)
-
-
-@lru_cache(maxsize=4)
-def _gain(
-    value: ERM | RowsMean, other: ERM | RowsMean, k: float
-) -> tuple[Callable[[Floats], Floats], float]:
-    """By how much e^(-k F') is above e^(-k F), but for a constant; and ln of its mean under F."""
-    near, _ = _around(value, k)
-
-    def gain(points: Floats) -> Floats:
-        found = (_log_density(each, k, near, points) for each in (other, value))
-        return np.subtract(*found)
-
-    return gain, _gridded(value, k, FEW).log_mean(gain)
+        return on_line(value, k, released, way / np.linalg.norm(way))
 
 
 @dataclass(frozen=True)
@@ -242,32 +184,26 @@ def draw(rng: np.random.Generator, objective: ERM, k: float) -> Floats:
     decides on the speed. There is no cap on tries: a cap would tell. The time depends on the data.
     """
     ridge, domain = objective.strong_convexity, objective.domain
-    near = _near(objective, k)
+    near = near_least(objective, k)
     slope = objective.gradient(near)
     centre, scale = near - slope / ridge, 1 / math.sqrt(k * ridge)
     # By n alone; the first accepted of a batch has the law of tries one by one.
     size = max(1, min(_MOST_PROPOSALS, _BATCH // objective.n))
+    step = max(8, _CACHED // objective.n)
     while True:
         proposals, kept = proposed(rng, domain, centre, scale, size)
         logs = np.log(rng.random(size))
         if not kept.any():
             continue
-        # The ridge is in F and in the paraboloid: what is left is the Bregman distance of the
-        # losses.
-        excess = objective.bregman(near, proposals[kept])
-        accepted = np.flatnonzero(logs[kept] < -k * excess)
-        if len(accepted):
-            chosen: Floats = np.array(proposals[kept][accepted[0]])
-            return chosen
-
-
-def _near(objective: ERM, k: float) -> Floats:
-    """Some point near the minimiser."""
-    radius = 1e-6 / math.sqrt(k * objective.strong_convexity)
-    start = objective.domain.project(objective.start)
-    # w0 decides on the speed alone, so nothing is certified here and the generator is fixed.
-    found = SOLVERS["newton"](objective, radius, start, np.random.default_rng(0))
-    return certify(objective, objective.domain.project(found)).point
+        inside, tried = proposals[kept], logs[kept]
+        for low in range(0, len(inside), step):  # those after the first accepted are not looked at
+            part = slice(low, low + step)
+            # The ridge is in F and in the paraboloid: what is left is the Bregman distance of the
+            # losses.
+            excess = objective.bregman(near, inside[part])
+            accepted = np.flatnonzero(tried[part] < -k * excess)
+            if len(accepted):
+                return np.array(inside[part][accepted[0]])
 
 
 def swift(d: int) -> float:

@@ -5,11 +5,16 @@ A grid covers the domain by a chart of the unit square, so that it ends where th
 zooms in on what has weight: nothing need be known of the density's place or width.
 """
 
+import math
 from collections.abc import Callable
+from functools import lru_cache, partial
 
 import numpy as np
 import scipy  # parts by attribute: they load when used
 
+from protocols.central.record.proposals import near_least, within
+from protocols.erm.cells import RowsMean
+from protocols.erm.smooth import ERM
 from protocols.problems.domains import Box, Domain, L2Ball, RealSpace
 from shuffle_sim.arrays import Floats
 
@@ -144,3 +149,58 @@ def _below(axis: Floats, logs: Floats, x: float) -> float:
     weights = np.exp(logs - logs.max())
     steps = np.concatenate([[0.0], np.cumsum((weights[1:] + weights[:-1]) / 2)])
     return float(np.interp(x, axis, steps) / steps[-1])
+
+
+def _log_density(objective: ERM | RowsMean, k: float, near: Floats, points: Floats) -> Floats:
+    """-k F at each point, but for a constant; -infinity outside the domain."""
+    if isinstance(objective, RowsMean):
+        logs = -k * objective.at(points)[0]
+    else:
+        apart, ridge = points - near, objective.strong_convexity
+        # F less its value at `near`, in parts: as a difference of two values it would lose its
+        # digits.
+        logs = -k * objective.bregman(near, points)
+        logs -= k * (apart @ objective.gradient(near) + ridge / 2 * (apart**2).sum(axis=1))
+    if isinstance(objective.domain, RealSpace | L2Ball | Box):  # a chart ends where they do
+        return np.asarray(logs)
+    return np.asarray(np.where(within(objective.domain, points), logs, -np.inf))
+
+
+@lru_cache(maxsize=4)
+def _around(objective: ERM | RowsMean, k: float) -> tuple[Floats, float]:
+    """A point, and how far from it, at most, there is what matters."""
+    if isinstance(objective, RowsMean):
+        return objective.domain.center, math.inf
+    # Nine standard deviations of a Gaussian of curvature k lambda: e^-40.5, of which a grid sees
+    # nothing.
+    return near_least(objective, k), 9 / math.sqrt(k * objective.strong_convexity)
+
+
+@lru_cache(maxsize=4)
+def gridded(objective: ERM | RowsMean, k: float, many: int = POINTS) -> Gridded:
+    """The density e^(-k F) of one or two parameters."""
+    near, reach = _around(objective, k)
+    log = partial(_log_density, objective, k, near)
+    return Gridded(Chart(objective.domain, near, reach), log, objective.d, many)
+
+
+def on_line(objective: ERM | RowsMean, k: float, point: Floats, way: Floats) -> Floats:
+    """A point as a uniform number, by the law given the line through it, (1,)."""
+    near, reach = _around(objective, k)
+    reach = min(reach + float(np.linalg.norm(point - near)), objective.domain.diameter)
+    log = partial(_log_density, objective, k, near)
+    return Gridded(Chord(objective.domain, point, way, reach), log, 1).uniform(point)
+
+
+@lru_cache(maxsize=4)
+def gain_of(
+    value: ERM | RowsMean, other: ERM | RowsMean, k: float
+) -> tuple[Callable[[Floats], Floats], float]:
+    """By how much e^(-k F') is above e^(-k F), but for a constant; and ln of its mean under F."""
+    near, _ = _around(value, k)
+
+    def gain(points: Floats) -> Floats:
+        found = (_log_density(each, k, near, points) for each in (other, value))
+        return np.subtract(*found)
+
+    return gain, gridded(value, k, FEW).log_mean(gain)

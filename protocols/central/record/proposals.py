@@ -5,10 +5,15 @@ deviations one in 10^22. Then it is drawn given that it lies in a slab, or box, 
 Of points in the domain the law is the same.
 """
 
+import math
+
 import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from protocols.erm.smooth import ERM
+from protocols.erm.solver import certify
+from protocols.erm.solver.minimise import SOLVERS
 from protocols.problems.domains import Box, Domain, L2Ball, RealSpace
 from shuffle_sim.arrays import Floats
 
@@ -55,3 +60,12 @@ def between(rng: np.random.Generator, low: float, high: float, size: int) -> Flo
     # Phi(low) + share (Phi(high) - Phi(low)), as a multiple of Phi(high).
     found = last + np.log(share + (1 - share) * np.exp(first - last))
     return np.asarray(np.clip(scipy.special.ndtri_exp(found), low, high))
+
+
+def near_least(objective: ERM, k: float) -> Floats:
+    """Some point near the minimiser, around which proposals are drawn."""
+    radius = 1e-6 / math.sqrt(k * objective.strong_convexity)
+    start = objective.domain.project(objective.start)
+    # w0 decides on the speed alone, so nothing is certified here and the generator is fixed.
+    found = SOLVERS["newton"](objective, radius, start, np.random.default_rng(0))
+    return certify(objective, objective.domain.project(found)).point

@@ -31,7 +31,8 @@ from protocols import (
     Squared,
     TiltedERM,
 )
-from protocols.central.record.density import _near, swift
+from protocols.central.record.density import swift
+from protocols.central.record.proposals import near_least
 from protocols.erm.adversarial import NORMS, Perturbation, RobustRisk
 from protocols.erm.one_vs_rest import OneVsRestRisk
 from protocols.erm.risk import Risk
@@ -343,7 +344,7 @@ def test_a_draw_of_many_directions_ends(loss, privacy):
     made = Gibbs.calibrated(n=1000, problem=Problem(loss, L2Ball(50, 20.0)), privacy=privacy)
     near: Any = made.risk.objective(rows)
     k = made.mechanism.sharpness(made.ridge, 2 / 1000)
-    centre = _near(near, k)
+    centre = near_least(near, k)
     points = centre - near.gradient(centre) / made.ridge
     points = points + np.random.default_rng(1).normal(size=(400, 50)) / math.sqrt(k * made.ridge)
     assert np.exp(-k * near.bregman(centre, points)).mean() > math.exp(-12)
