@@ -21,6 +21,7 @@ from shuffle_sim.cli.data import BLANK, Source
 from shuffle_sim.cli.options import (
     HONEST,
     OBJECTIVE,
+    Group,
     HostOptions,
     PrivacyOptions,
     left_out,
@@ -33,6 +34,9 @@ from shuffle_sim.errors import ParameterError, real
 from shuffle_sim.execution.options import Execution
 
 _SHARES = "0.05,0.25,0.5,0.75,0.95"
+_LEAVES = "Cells of the range of quantiles, at least."
+_KEPT = "Prefixes that a level of heavy hitters keeps at most."
+_METHOD = option(None, "pollution, two-sided, response, fixed-blanket or unary; default pollution.")
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,19 @@ class CountOptions:
     honest_fraction: float = same(HONEST)
 
 
+@dataclass(frozen=True)
+class CountForm(Group):
+    """What registered counts take; each has its own defaults."""
+
+    objective: str | None = option(None, OBJECTIVE)
+    max_messages: float | None = same(CountOptions, "max_messages")
+    method: str | None = same(_METHOD)
+    leaves: int | None = option(None, _LEAVES)
+    bits: int | None = option(None, "Of an item of heavy hitters, or a value of group means.")
+    kept: int | None = option(None, _KEPT)
+    moments: int | None = option(None, "Of group means: 2 for variances, too.")
+
+
 def histogram_command(
     source: Source,
     privacy: PrivacyOptions,
@@ -52,9 +69,7 @@ def histogram_command(
     execution: Execution,
     output: Drawn,
     column: str = option(..., "Column of the file."),
-    method: str | None = option(
-        None, "pollution, two-sided, response, fixed-blanket or unary; default pollution."
-    ),
+    method: str | None = _METHOD,
     across: str | None = option(None, "Another column, for a two-way table.", "--with"),
     find: bool = option(
         False, "First find the texts that many users have; epsilon is of both.", "--find"
@@ -118,7 +133,7 @@ def quantiles_command(
     output: Drawn,
     column: str = option(..., "Column of the file."),
     shares: str = option(_SHARES, "Parts of the users below each quantile, with commas between."),
-    leaves: int = option(1024, "Cells of the range, at least."),
+    leaves: int = option(1024, _LEAVES),
     honest_fraction: float = HONEST,
 ) -> None:
     """Release quantiles and the whole distribution of a column, with certified ranges.
@@ -175,7 +190,7 @@ def heavy_hitters_command(
     bits: int | None = option(
         None, "Of whole numbers as items, up to 2^bits. Default: items are texts."
     ),
-    kept: int = option(100, "Prefixes that a level keeps at most."),
+    kept: int = option(100, _KEPT),
     honest_fraction: float = HONEST,
 ) -> None:
     """Find the items that many users have, without a list of them: texts by their first 8 bytes.

@@ -236,6 +236,36 @@ def test_an_aborted_run_keeps_what_it_spent():
     assert 0.5 < caught.value.ledger.guarantee(1e-6).epsilon <= 1.0
 
 
+@pytest.mark.parametrize(
+    ("arguments", "found"),
+    [
+        ("histogram --d 9 --method unary", lambda made: type(made.randomizer).__name__ == "Unary"),
+        ("histogram --objective error", lambda made: made.randomizer.batch == 1),
+        ("group-means --moments 2 --bits 3", lambda made: made.randomizer.moments == 2),
+        ("quantiles --leaves 64", lambda made: made.randomizer.sizes[-1] == 64),
+        ("heavy-hitters --bits 16 --kept 9", lambda made: made.kept == 9),
+    ],
+)
+def test_the_form_of_a_count_is_audited_as_asked(arguments, found, monkeypatch):
+    seen = []
+
+    def audited(made, *_, **__):
+        seen.append(made)
+        return AuditReport(1.0, 0.5, 0.9, 1e-6, 1000, (Check("order", True),))
+
+    monkeypatch.setattr("shuffle_sim.auditing.audit.audit", audited)
+    app(["audit", "--quiet", "--protocol", *arguments.split()], standalone_mode=False)
+    assert found(seen[0])
+
+
+@pytest.mark.parametrize("name", ["audit", "cost"])
+def test_a_form_that_a_protocol_does_not_take_is_refused(name):
+    for options in (["--kept", "4"], ["--protocol", "quantiles", "--moments", "2"]):
+        done = command(name, "--n", "1000", *options)
+        assert done.returncode == 2
+        assert "left out" in done.stderr
+
+
 KINDS = sorted(
     {**registered_kinds("protocol", OneRoundSum), **registered_kinds("protocol", FirstOrder)}
 )

@@ -39,9 +39,9 @@ def test_what_execution_lets_set_is_an_option_of_every_run(name):
 
 
 def test_an_option_is_the_same_in_every_command():
-    """Those of groups; n, d, rounds, workers and repeats have defaults and words of their own."""
+    """Those of groups; n, d, rounds, bits, workers and repeats have words of their own."""
     own = {"users", "dimensions", "rounds", "batch", "protocol", "mechanism", "repeats", "label"}
-    own |= {"loss", "file", "out", "help", "workers"}
+    own |= {"loss", "file", "out", "help", "workers", "bits"}
     seen: dict[str, tuple[object, ...]] = {}
     for name in COMMANDS:
         for key, each in options(name).items():
