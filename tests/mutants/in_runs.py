@@ -285,9 +285,19 @@ def _named_by_rows(identity, _, population, *__):
     return dataclasses.replace(identity, task=identity.task[:12] + rows[:4])
 
 
-def _of_any_blocks(identity, *_):
-    settings = {name: each for name, each in identity.settings.items() if name != "block size"}
-    return dataclasses.replace(identity, settings=settings)
+def _of_any(setting):
+    """Runs with another setting are the same."""
+
+    def changed(identity, *_):
+        settings = {name: each for name, each in identity.settings.items() if name != setting}
+        return dataclasses.replace(identity, settings=settings)
+
+    return _identity(changed)
+
+
+def _of_any_attack(identity, *_):
+    values = {name: each for name, each in identity.values.items() if name != "adversary"}
+    return dataclasses.replace(identity, values=values)
 
 
 def most_records_told(patch):
@@ -346,7 +356,9 @@ PLANTED = (
     ("records of the largest person", "hosted", persons, most_records_told),
     ("read by others", "resumed", vector, read_by_others),
     ("names of rows", "unseeded", vector, _identity(_named_by_rows)),
-    ("other blocks go on", "resumed", vector, _identity(_of_any_blocks)),
+    ("other blocks go on", "resumed", vector, _of_any("block size")),
+    ("another fidelity goes on", "resumed", vector, _of_any("fidelity")),
+    ("attackers go on", "resumed", vector, _identity(_of_any_attack)),
     ("the first range counts", "agreed", batches, first_range_counts),
     ("the larger of two costs", "bound", calibrated, larger_of_two),
     ("one bin for two", "bound", counts, one_cell_for_two),

@@ -75,6 +75,9 @@ def checked(name: str, make: Callable[[], object]) -> Check:
         return Check(name, False, str(error))
     except Exception as error:  # what is audited may do anything
         return Check(name, False, f"{type(error).__name__}: {error}")
+    except BaseException as stopped:  # Ctrl-C, or a signal
+        stopped.add_note(f"as it was checked that {name}")
+        raise
     return Check(name, True)
 
 

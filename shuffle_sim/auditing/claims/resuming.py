@@ -2,9 +2,9 @@
 
 import os
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,7 @@ class Kept:
         others: rows with which nobody may go on.
         execution: of the runs.
         remembers: whether those who are corrupted are asked again, for what they did.
-        drawing: how other noise would be drawn, from the same streams.
+        drawing: options by which other noise would be drawn, from the same streams.
     """
 
     run: Callable[..., Result]
@@ -48,7 +48,7 @@ class Kept:
     others: Sequence[Any]
     execution: Execution
     remembers: bool = False
-    drawing: Sequence[Execution] = ()
+    drawing: Sequence[Mapping[str, Any]] = ()
 
     def check(self) -> None:
         """A draw is on disk before it is made, and a run on other rows does not go on.
@@ -74,14 +74,14 @@ class Kept:
             modes = [each.stat().st_mode for each in (path, *path.rglob("*"))]
             if os.name == "posix" and any(mode & 0o077 for mode in modes):
                 raise LawError("what a run keeps on disk may be read by others")
-            first, how = self.first, self.execution
-            for what, rows, named, execution in (
-                *(("with other rows", rows, "", how) for rows in self.others),
-                ("as another algorithm's", first, "Another", how),
-                *(("with other draws", first, "", each) for each in self.drawing),
+            first, none = self.first, dict[str, Any]()
+            for what, rows, named, options in (
+                *(("with other rows", rows, "", none) for rows in self.others),
+                ("as another algorithm's", first, "Another", none),
+                *((f"with another {', '.join(each)}", first, "", each) for each in self.drawing),
             ):
                 with suppress(ParameterError):  # refused before anybody is asked
-                    replace(self, execution=execution)._run(rows, path, named, resume=True)
+                    self._run(rows, path, named, resume=True, **options)
                     raise LawError(f"a run that was stopped goes on {what}")
             drawn = set[Any]()
             found = self._run(self.first, path, resume=True, drawn=lambda what, _: drawn.add(what))
@@ -117,7 +117,10 @@ class Kept:
         *,
         resume: bool = False,
         drawn: Drawn | None = None,
-        **hooks: Any,
+        **options: Any,
     ) -> Result:
-        how = replace(self.execution, **hooks)
-        return self.run(rows, drawn, named, execution=how, checkpoint=path, resume=resume)
+        how = {
+            each.name: options.pop(each.name) for each in fields(Execution) if each.name in options
+        }
+        options |= {"execution": replace(self.execution, **how), "checkpoint": path}
+        return self.run(rows, drawn, named, resume=resume, **options)

@@ -187,7 +187,8 @@ class Runs:
 
         execution = self._options.get("execution") or Execution()
         others = [self._second, *nearly(self._first)]
-        Kept(started, self._first, others, execution).check()
+        drawing = [{"generator": each} for each in GENERATORS if each != execution.generator]
+        Kept(started, self._first, others, execution, drawing=drawing).check()
 
     def charged(self) -> None:
         """Every run charges all that it releases, as planned.

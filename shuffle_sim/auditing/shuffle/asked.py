@@ -26,10 +26,9 @@ from shuffle_sim.auditing.shuffle.watching import RereadRows
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.population import InMemory, Population, Unit
 from shuffle_sim.errors import FrameError
-from shuffle_sim.execution.setup import deployment_of
 from shuffle_sim.protocol.base import Query, RoundSpec
 from shuffle_sim.protocol.task import walked
-from shuffle_sim.roles import Deployment, count_type
+from shuffle_sim.roles import count_type
 from shuffle_sim.roles.users import admitted
 from shuffle_sim.sampling.kernels import KERNELS, fortran, using
 from shuffle_sim.wire.codec import encode
@@ -295,15 +294,6 @@ class Asked(AskedRuns):
         counts = np.asarray(law.count_index(np.stack(seen).astype(np.int64), 1))
         rng = np.random.default_rng([self.entropy, 11])
         joint.check(counts, rng, self.alarm / 2)
-
-    def _deployment(self, fidelity: str) -> Deployment:
-        """Of the run, in process."""
-        how = self.execution
-        found, _ = deployment_of(
-            self.protocol, fidelity, None, None, how.block_size, how.kernel, 1, "none", None,
-            how.generator,
-        )  # fmt: skip
-        return replace(found, entropy=self.entropy)
 
     def _counts(self, fidelity: str, frame: Frame) -> NDArray[np.integer]:
         randomizer = self.spec.randomizer

@@ -15,6 +15,7 @@ from shuffle_sim.auditing.claims.resuming import Drawn, Kept, renamed
 from shuffle_sim.auditing.claims.stated import check_beside, check_rounds
 from shuffle_sim.auditing.laws.statistics import LawError
 from shuffle_sim.auditing.shuffle.bench import of_categories
+from shuffle_sim.auditing.shuffle.company import Corrupted
 from shuffle_sim.auditing.shuffle.sealed import check_runs, check_sealing
 from shuffle_sim.auditing.shuffle.watching import (
     Reference,
@@ -31,12 +32,13 @@ from shuffle_sim.execution.engine import run
 from shuffle_sim.execution.options import Execution
 from shuffle_sim.execution.result import Result
 from shuffle_sim.execution.runtime import HostLostError, Runtime
+from shuffle_sim.execution.setup import deployment_of
 from shuffle_sim.protocol.base import Protocol, RoundSpec
 from shuffle_sim.protocol.task import walked
 from shuffle_sim.registry import registered
-from shuffle_sim.roles import UserShard
+from shuffle_sim.roles import FIDELITIES, Deployment, UserShard
 from shuffle_sim.roles.users import admitted
-from shuffle_sim.sampling.kernels import fortran
+from shuffle_sim.sampling.kernels import KERNELS, fortran
 from shuffle_sim.sampling.randomness import GENERATORS
 from shuffle_sim.wire.codec import encode
 from shuffle_sim.wire.fingerprint import fingerprint
@@ -47,6 +49,7 @@ _SURE = 30  # bits of chance: what agrees in so many was not drawn anew
 _DRAWN_FROM = 24  # users whose reports are drawn where no law says how often they agree
 _ASKS = "answer", "gather"  # users for what they send
 _BLOCKS = 7, 640  # users of blocks of other runs
+_SILENT = 3  # of so many users one is, in runs that others go on with
 _RECORDS = 3  # of persons at most, where all have one; else all have one
 _OUT = 10.0  # times the rows
 _MANY = 40  # tallies that two runs do not share all of
@@ -215,11 +218,27 @@ class AskedRuns:
         if isinstance(population, InMemory) and population.array.dtype.kind == "f":
             others = nearly(population.array)
         remembers = self.options.get("adversary") is not None
-        # Blocks and generators say which bits are drawn: others would draw a second report.
+        Kept(self._kept, self.data, others, self.execution, remembers, self._drawing()).check()
+
+    def _deployment(self, fidelity: str | None) -> Deployment:
+        """Of the run, in process; None: with the fidelity that it chooses."""
         how = self.execution
-        drawing = [replace(how, block_size=each) for each in _BLOCKS if each != how.block_size]
-        drawing += [replace(how, generator=each) for each in GENERATORS if each != how.generator]
-        Kept(self._kept, self.data, others, self.execution, remembers, drawing).check()
+        found, _ = deployment_of(
+            self.protocol, fidelity, None, None, how.block_size, how.kernel, 1, "none", None,
+            how.generator,
+        )  # fmt: skip
+        return replace(found, entropy=self.entropy)
+
+    def _drawing(self) -> list[dict[str, Any]]:
+        """Options of other runs, each of which would draw a second report from the same streams."""
+        known = self._deployment(self.options.get("fidelity"))
+        silent = None if self.options.get("adversary") else Corrupted(_SILENT, silent=True)
+        others: dict[str, Any] = {"block_size": _BLOCKS, "generator": GENERATORS, "kernel": KERNELS}
+        if self.options.get("security") != "onion":  # which has one fidelity
+            others["fidelity"] = FIDELITIES
+        found = [(name, each) for name, every in others.items() for each in every]
+        drawn = [{name: each} for name, each in found if each != getattr(known, name)]
+        return [{"adversary": silent}, *drawn]
 
     def put_back(self) -> None:
         """Roles that are lost as they answer are put back with the entropy that they had."""

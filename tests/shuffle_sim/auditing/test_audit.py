@@ -32,7 +32,7 @@ from shuffle_sim import Guarantee, ParameterError, Privacy
 from shuffle_sim.auditing import LawError
 from shuffle_sim.auditing.audit import _bench, audit, others
 from shuffle_sim.auditing.claims.empirical import exact_odds, gaussian_estimate
-from shuffle_sim.auditing.claims.plan import UncheckedError, plan_of
+from shuffle_sim.auditing.claims.plan import UncheckedError, checked, plan_of
 from shuffle_sim.auditing.claims.stated import ORDERED
 from shuffle_sim.auditing.laws.scores import ranked
 from shuffle_sim.auditing.laws.sequences import check_places
@@ -347,6 +347,15 @@ def test_places_of_a_block_are_looked_at():
 def asked_under_dropout(name, rate, **given):
     made = named_protocol(name, 60, 1, Privacy(3.0, 1e-3), **given)
     return Asked(made, None, {"adversary": Dropout(rate)}, 3)
+
+
+def test_an_audit_that_is_stopped_says_what_it_checked():
+    def stopped():
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        checked("all is well", stopped)
+    assert caught.value.__notes__ == ["as it was checked that all is well"]
 
 
 def test_a_run_that_an_adversary_ends_is_not_checked():
