@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import math
+import os
 import secrets
 import time
 from types import SimpleNamespace
@@ -23,7 +24,7 @@ from protocols.comparison.named import named_protocol
 from protocols.shuffle.one_shot import CertifiedMinimiser, OneShotAverage
 from shuffle_sim import Privacy, roles
 from shuffle_sim.data.cohort import Cohort
-from shuffle_sim.execution import engine, plain, rounds, setup
+from shuffle_sim.execution import engine, journal, plain, rounds, setup
 from shuffle_sim.execution.inprocess import InProcessRuntime
 from shuffle_sim.execution.result import Result
 from shuffle_sim.privacy import composition
@@ -316,6 +317,11 @@ def most_records_told(patch):
     patch.setattr(engine, "Result", result)
 
 
+def held_back(patch):
+    """A charge is written, and left to the system to bring to disk."""
+    patch.setattr(journal, "os", SimpleNamespace(**vars(os) | {"fsync": lambda number: None}))
+
+
 def read_by_others(patch):
     """Others may read the folder of a run."""
     true = vars(engine)["journal_of"]
@@ -354,6 +360,7 @@ PLANTED = (
     ("put back with new entropy", "resumed", vector, put_back_anew),
     ("asked before it is charged", "resumed", vector, asked_before_charged),
     ("records of the largest person", "hosted", persons, most_records_told),
+    ("held back", "resumed", vector, held_back),
     ("read by others", "resumed", vector, read_by_others),
     ("names of rows", "unseeded", vector, _identity(_named_by_rows)),
     ("other blocks go on", "resumed", vector, _of_any("block size")),

@@ -2,8 +2,8 @@
 
 import os
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,23 @@ def renamed(algorithm: Any, named: str) -> Any:
     if named:
         algorithm.__class__ = type(named, (type(algorithm),), {})
     return algorithm
+
+
+@contextmanager
+def flushed() -> Iterator[dict[int, int]]:
+    """What is flushed to disk from now on: by inode, how many bytes it had."""
+    found, flush = dict[int, int](), os.fsync
+
+    def fsync(number: Any) -> None:
+        flush(number)
+        state = os.stat(number)
+        found[state.st_ino] = state.st_size
+
+    vars(os)["fsync"] = fsync
+    try:
+        yield found
+    finally:
+        vars(os)["fsync"] = flush
 
 
 @dataclass(frozen=True)
@@ -93,15 +110,19 @@ class Kept:
         sizes, begun = list[int](), list[Any]()
 
         def weigh(*_: Any) -> None:
-            files = (each.stat() for each in path.rglob("*") if each.is_file())
-            sizes.append(sum(each.st_size for each in files))
+            if (every := [each.stat() for each in (path, *path.rglob("*"))])[
+                0
+            ].st_ino not in synced:
+                raise LawError("the folder of a run is not flushed to disk before users are asked")
+            # A file that the system still holds back is lost with the machine.
+            sizes.append(sum(min(each.st_size, synced.get(each.st_ino, 0)) for each in every))
 
         def stop(_: Any, begins: Any) -> None:
             weigh()
             begun.append(begins)
             raise _StoppedError
 
-        with suppress(_StoppedError):
+        with flushed() as synced, suppress(_StoppedError):
             self._run(self.first, path, drawn=stop, on_start=weigh)
         if not begun:
             raise UncheckedError("nothing is drawn in a run")
