@@ -8,6 +8,7 @@ import numpy as np
 
 from protocols.counts.randomizer import place
 from protocols.counts.single import FixedBlanket, Response, Unary
+from protocols.problems import linear_loss
 from protocols.problems.problem import Gradient
 from protocols.sums.binomial import BinomialRandomizer
 from protocols.sums.buckets import BucketRandomizer
@@ -53,6 +54,16 @@ class ZeroBare(Double):
         rounded = self._rounded(xs, rng)
         noise = self.noise(rounded.shape, rng)
         noise[~dense(xs).reshape(len(xs), -1).any(axis=1)] = round(self.b * self.p)
+        return rounded + noise
+
+
+class OnceOfEqual(Double):
+    """A row of equal numbers is one number: it has one noise."""
+
+    def counts(self, xs, rng):
+        rounded, rows = self._rounded(xs, rng), dense(xs).reshape(len(xs), -1)
+        noise, equal = self.noise(rounded.shape, rng), (rows == rows[:, :1]).all(axis=1)
+        noise[equal] = noise[equal, :1]
         return rounded + noise
 
 
@@ -260,6 +271,17 @@ def norms_of_gradients(patch):
     patch.setattr(Gradient, "__call__", asked)
 
 
+def norms_of_the_first_piece(patch):
+    """Of many users, those after the first piece are clipped by the norms of that."""
+    true, piece = linear_loss.margins_and_norms, 256
+
+    def margins_and_norms(rows, theta):
+        margins, norms = true(rows, theta)
+        return margins, np.resize(norms[:piece], norms.shape)
+
+    patch.setattr(linear_loss, "margins_and_norms", margins_and_norms)
+
+
 # The shuffler
 
 
@@ -350,6 +372,7 @@ SUMS: dict[type, str] = {
     AloneBare: "company",
     ZeroBare: "defined",
     LargeTallyShort: "streams",
+    OnceOfEqual: "counts_law",
 }
 VECTORS: dict[type, str] = {SharesOfLabels: "shares"}
 BUCKETS: dict[type, str] = {BucketsNotClipped: "domain", BucketsSure: "search"}

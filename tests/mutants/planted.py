@@ -155,6 +155,16 @@ def keyed(change):
     return plant
 
 
+def few_seeds(patch):
+    """A stream begins with 32 bits of its key."""
+
+    def stream(entropy, *place):
+        sequence = np.random.SeedSequence(entropy, spawn_key=place[:3])
+        return np.random.Generator(np.random.SFC64(int(sequence.generate_state(1)[0])))
+
+    patch.setattr(deployment, "stream", stream)
+
+
 def for_role(role, change):
     """The same, of one role's streams only."""
     return keyed(lambda *key: change(*key) if key[2] is role else key)

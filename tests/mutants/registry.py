@@ -310,6 +310,7 @@ def _of_words() -> Iterator[Mutant]:
 
 _PLANTED = (
     Mutant("streams ignore the entropy", "keys", plant=_key(entropy=lambda e: 1)),
+    Mutant("streams of 32 bits", "keys", plant=p.few_seeds),
     Mutant("streams keep 64 bits of it", "keys", plant=_key(entropy=lambda e: e % 2**64)),
     Mutant("rounds come in pairs", "streams", plant=_key(round=lambda t: t // 2)),
     Mutant("rounds repeat after 16", "streams", plant=_key(round=lambda t: t % 16)),
@@ -459,6 +460,7 @@ _PLANTED = (
     ),
     Mutant("many words stay", "order", histogram, ("WordPool",), edges.many_words_stay),
     Mutant("only the first is charged", "hosted", descent, plant=seldom.first_charged_only),
+    Mutant("norms of others", "queries", descent, plant=edges.norms_of_the_first_piece),
     Mutant("gradients too long", "queries", descent, plant=edges.norms_of_gradients),
     *(
         Mutant(name, check, make, plant=plant, options=options)

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import random
 import secrets
 import zlib
 from copy import copy
@@ -174,6 +175,19 @@ def keys_of_the_task(patch):
     patch.setattr(channel.Keyed, "_keys", property(keys))
 
 
+def keys_of_the_script(patch):
+    """Keys are drawn by Python's global generator, which a script may seed."""
+    true = sealing.KeyPair.__init__
+
+    def init(self):
+        true(self)
+        self._sealing = X25519PrivateKey.from_private_bytes(random.randbytes(32))
+        sealed_to = self._sealing.public_key().public_bytes_raw()
+        self.public = sealing.PublicKeys(sealed_to, self.public.signing)
+
+    patch.setattr(sealing.KeyPair, "__init__", init)
+
+
 def anybody_signs(patch):
     """Roles do not look who has signed."""
     patch.setattr(channel, "verified", lambda signed, *given: bytes(signed[sealing.SIGNATURE :]))
@@ -182,6 +196,7 @@ def anybody_signs(patch):
 HOPS = keys_of_the_task, anybody_signs
 """Of roles, at the security of transport."""
 PLANTS = (
+    keys_of_the_script,
     keys_that_tell,
     keys_of_few_seeds,
     boxes_of_few_seeds,

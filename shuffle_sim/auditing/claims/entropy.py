@@ -7,9 +7,12 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
 from shuffle_sim.auditing.laws.statistics import LawError
 
 _BYTES = 16  # of entropy
+_GLOBAL = vars(np.random)  # whose own generator is nobody's here
 _SOURCES: tuple[tuple[Any, str], ...] = ((os, "urandom"), (random, "_urandom"))
 
 
@@ -32,6 +35,26 @@ def check_entropy(drawn: Callable[[], Any], bits: Collection[int] = range(128)) 
             found.add(drawn())
     if len(found) < len(bits):
         raise LawError(f"of {len(bits)} bits of the operating system {len(found)} are in it")
+
+
+def check_own(drawn: Callable[[], Any], what: str) -> None:
+    """What is drawn does not follow from the global generators, which any script may seed.
+
+    Raises:
+        LawError: it does.
+    """
+    found = []
+    for _ in range(2):
+        before = random.getstate(), _GLOBAL["get_state"]()
+        try:
+            random.seed(0)
+            _GLOBAL["seed"](0)
+            found.append(drawn())
+        finally:
+            random.setstate(before[0])
+            _GLOBAL["set_state"](before[1])
+    if found[0] == found[1]:
+        raise LawError(f"{what} follow from a generator that any script may seed")
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffle_sim.arrays import Floats, dense
+from shuffle_sim.arrays import Floats, Values, dense
 from shuffle_sim.auditing.claims.empirical import Seen
 from shuffle_sim.auditing.claims.plan import CheckStep, Planned
 from shuffle_sim.auditing.laws.joint import JointLaw
@@ -142,19 +142,14 @@ class Asked(AskedRuns):
             if ragged is not None:
                 self._in_domain(f"query {place}, of persons with few records", query, ragged)
             self._near(f"query {place}", query, rows)
-            alone = [dense(query(fortran(rows[user : user + 1])))[0] for user in range(few)]
-            companies = [rows, rows[::-1], np.concatenate([rows] * _COMPANY)]
-            if rows.dtype != object:
-                companies += [
-                    np.concatenate([rows[: few // 2], np.full_like(rows[: few // 2 + 1], far)])
-                    for far in _FAR
-                ]
-            for each, company in enumerate(companies):
-                found = dense(query(fortran(company)))
-                wanted = np.array(alone)[::-1] if each == 1 else np.array(alone)
-                held = few if each < 3 else few // 2
-                if not np.allclose(found[:held], wanted[:held], 1e-9, 1e-12, equal_nan=True):
-                    raise LawError(f"query {place}: the value of a row depends on other rows")
+            _check_alone(f"query {place}", query, rows)
+            if rows.dtype != object:  # some of them far out: what is clipped of a user is its own
+                scales = np.resize(_SCALES, few).reshape(-1, *[1] * (rows.ndim - 1))
+                _check_alone(f"query {place}, far out", self._admits(query), scales * rows)
+
+    def _admits(self, query: Query) -> Callable[[Any], Values]:
+        """What is taken of the query's values, by rows."""
+        return lambda rows: admitted(query(rows), self.spec.randomizer)[0]
 
     def sealed(self) -> None:
         """As of whole runs; and of hops alone, who is taken at its word."""
@@ -320,6 +315,23 @@ class Asked(AskedRuns):
             if found is None or not unsure(found):
                 break
         return found
+
+
+def _check_alone(what: str, query: Callable[[Any], Values], rows: NDArray[Any]) -> None:
+    """The value of a row is the same in any company, also beyond the pieces of every kernel."""
+    few = len(rows)
+    alone = np.array([dense(query(fortran(rows[user : user + 1])))[0] for user in range(few)])
+    companies = [(rows, alone), (rows[::-1], alone[::-1])]
+    companies.append((np.concatenate([rows] * _COMPANY), np.concatenate([alone] * _COMPANY)))
+    if rows.dtype != object:
+        half = few // 2
+        for far in _FAR:
+            others = np.full_like(rows[: half + 1], far)
+            companies.append((np.concatenate([rows[:half], others]), alone[:half]))
+    for company, wanted in companies:
+        found = dense(query(fortran(company)))[: len(wanted)]
+        if not np.allclose(found, wanted, 1e-9, 1e-12, equal_nan=True):
+            raise LawError(f"{what}: the value of a row depends on other rows")
 
 
 def _refused(act: Callable[[], Any], what: str) -> None:

@@ -218,11 +218,12 @@ class Bench:
         return held, middle + factor * (finite - middle)
 
     def directions(self) -> list[Floats]:
-        """Of length 1: of the worst pair, a random one, and of some other coordinates."""
+        """Of length 1: of the worst pair, a random one, of all and of some other coordinates."""
         first, second = (np.atleast_1d(x) for x in self.randomizer.worst_pair())
         rng, d = np.random.default_rng([self.entropy, 3]), len(first)
         chosen = 1 + rng.permutation(d - 1)[:_OTHERS]
-        ways = [second - first, rng.normal(size=d), *np.eye(d)[chosen]]
+        # And of numbers that are all equal, which code might treat as one.
+        ways = [second - first, rng.normal(size=d), *np.ones((int(d > 1), d)), *np.eye(d)[chosen]]
         return [way / np.linalg.norm(way) for way in ways]
 
     def data(self, users: int) -> Floats:

@@ -93,6 +93,9 @@ class Draws(Searches):
             if len(found) > 1 or found & seen:
                 raise LawError(f"some roles do not draw by {generator}")
             seen |= found
+            whole = replace(drawn, entropy=self.entropy | 1 << 127)
+            if any(_seed_bits(whole.stream(*key)) < 128 for key in keys):
+                raise LawError(f"{generator}: streams begin with fewer bits than their entropy has")
             far = [drawn.stream(one, Role.USERS, at) for one, at in product(_LATE, _FAR)]
             for some in (begun, far):
                 words = np.array([rng.bytes(32) for rng in some])
@@ -298,6 +301,16 @@ class Draws(Searches):
             draws.append(((seen[:, at] + shift) % size, law))
         if draws and against_spread(draws, alarm / 2):
             raise LawError("sums of long blocks have another spread than those of their users")
+
+
+def _seed_bits(rng: np.random.Generator) -> float:
+    """Bits that a stream begins with, at most; infinite where it does not show them."""
+    sequence = getattr(rng.bit_generator, "seed_seq", None)
+    if not isinstance(sequence, np.random.SeedSequence):
+        return math.inf
+    words = np.ravel(np.array(sequence.entropy, object)).tolist()
+    # As numpy takes them: an integer by its words of 32 bits.
+    return 32.0 * sum(max(1, -(-int(each or 0).bit_length() // 32)) for each in words)
 
 
 def _modulo(pmf: Floats, users: int, size: int) -> Floats:

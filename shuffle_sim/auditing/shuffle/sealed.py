@@ -11,6 +11,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from shuffle_sim.auditing.claims.entropy import check_own
 from shuffle_sim.auditing.laws.statistics import LawError
 from shuffle_sim.auditing.shuffle.watching import Watched
 from shuffle_sim.data.population import Population
@@ -167,6 +168,9 @@ def _check_fresh() -> None:
         "keys to verify with": [each.signing for each in keys],
         "boxes": [sealer.seal(_PLAIN)[:BOX_ID] for _ in range(_FRESH)],
     }
+    check_own(lambda: KeyPair().public.sealing, "keys to seal to")
+    check_own(lambda: KeyPair().public.signing, "keys to verify with")
+    check_own(lambda: sealer.seal(_PLAIN), "boxes")
     for what, each in drawn.items():
         if len(set(each)) < len(each):
             raise LawError(f"of {len(each):,} {what} two are the same")
