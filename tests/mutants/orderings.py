@@ -35,6 +35,16 @@ def last_stays_of_many(true, parts, rng):
     return row
 
 
+def last_part_as_it_came(true, parts, rng):
+    """Of many messages the last 256th goes on in the order in which it came."""
+    row = true(parts, rng)
+    if len(row) >= 1 << 17:
+        part = np.isin(every := np.concatenate(parts), row[-len(row) // 256 :])
+        if part.sum() <= len(row) // 256 + 1:  # where messages differ
+            row[-int(part.sum()) :] = every[part]
+    return row
+
+
 def never_in_place(true, parts, rng):
     """Sattolo's algorithm: one cycle."""
     row = np.concatenate(parts)

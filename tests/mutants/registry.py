@@ -351,6 +351,7 @@ _PLANTED = (
             o.rotated,
             o.first_stays,
             o.last_stays_of_many,
+            o.last_part_as_it_came,
             o.never_in_place,
             o.neighbours_only,
             o.even_only,

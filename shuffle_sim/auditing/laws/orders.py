@@ -26,6 +26,7 @@ _CELLS = 16  # of places and of tags
 _OFTEN = 20  # how often a message comes to a place, for its rank to be looked at
 _FEWEST = 8  # messages of which moments up to that order are those of a bound
 _MANY, _VIEWS = 500, 6  # messages that are more than the symbols, and views of them
+_PART = 128  # pairs of messages in the least part that is looked at
 _FEW = 1 << 7  # messages below which only tables of places are looked at
 
 
@@ -96,6 +97,7 @@ def check_tags(views: NDArray[np.integer], sent: Ints, alarm: float) -> None:
     _check_pairs(places, alarm / 8)
     _check_ends(places, alarm / 16)
     _check_falls(places, alarm / 16)
+    _check_parts(places, alarm / 16)
     if size > _FEW:
         _check_distances(places, alarm / 8)
     else:
@@ -197,6 +199,21 @@ def _check_falls(places: NDArray[np.intp], alarm: float) -> None:
         means = np.full(found.shape, LEVELS * many * (size - 1) / 2)
         spread = np.full(found.shape, LEVELS**2 * many * (size + 1) / 12)
         judge(LEVELS * found.astype(float), means, spread, alarm / 2, "falls of an order")
+
+
+def _check_parts(places: NDArray[np.intp], alarm: float) -> None:
+    """Parts of an order, of all lengths, rise as often as they fall: also those that seldom move.
+
+    Of a uniform order every other step rises or falls by a coin of its own: Hoeffding's bound.
+    """
+    views, pairs = len(places), places.shape[1] // 2
+    lengths = [_PART << power for power in range((pairs // _PART).bit_length())]
+    for each, length in product((places, places.argsort(axis=1)), lengths):
+        rises, parts = each[:, 1 : 2 * pairs : 2] > each[:, : 2 * pairs : 2], pairs // length
+        found = rises[:, : parts * length].reshape(views, parts, length).sum(axis=2)
+        off = float(np.abs(found - length / 2).max())
+        if off > math.sqrt(length * math.log(4 * len(lengths) * found.size / alarm) / 2):
+            raise LawError(f"a part of {2 * length:,} messages rises or falls, off by {off:,.0f}")
 
 
 def _check_moves(places: NDArray[np.intp], alarm: float) -> None:
