@@ -46,6 +46,15 @@ def few_values(patch):
     patch.setattr(Gaussian, "noise", lambda self, rng, d: np.round(true(self, rng, d), 3))
 
 
+def single_numbers(patch):
+    """Each number of the noise is one of 2^24 times powers of two, times a double."""
+
+    def noise(self, rng, d):
+        return self.noise_multiplier * rng.standard_normal(d, dtype=np.float32).astype(float)
+
+    patch.setattr(Gaussian, "noise", noise)
+
+
 def turned_noise(patch):
     """Each second release draws what the one before drew, with the other sign."""
     true, last = Gaussian.noise, dict[int, Any]()
@@ -544,6 +553,7 @@ CURATED: dict[str, tuple[Any, Callable[[Any], object] | None, str]] = {
     "a clip of the rows": (ClipsByRows, None, FOLLOWS),
     "rows in the result": (AddsRows, None, FOLLOWS),
     "rows in what is said": (TellsRows, None, MADE),
+    "multiples of single numbers": (Thrice, single_numbers, MADE),
     "an end by the rows": (EndsByRows, None, FOLLOWS),
     "drawn before it is charged": (Thrice, drawn_early, RESUMES),
     "a clip at the middle": (Thrice, clip_at_the_middle, FAR),

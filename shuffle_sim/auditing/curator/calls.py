@@ -18,6 +18,18 @@ _NEAR = 1e-9  # of floating point: sums over blocks are added in another order
 _BEGUN = 16  # bytes of a generator that are compared
 
 
+def _precisely(name: str) -> Callable[..., Any]:
+    true = getattr(np.random.Generator, name)
+
+    def drawn(self: np.random.Generator, *given: Any, **named: Any) -> Any:
+        found = true(self, *given, **named)
+        if np.asarray(found).dtype.itemsize < np.float64().itemsize:
+            raise LawError(f"{name} is drawn in single precision: noise takes few values")
+        return found
+
+    return drawn
+
+
 @dataclass(frozen=True)
 class Answered:
     """A release of a run, as the curator answered it."""
@@ -61,6 +73,15 @@ def sampled(
     return release.mechanism.sample(value, release.sensitivity.value, *drawn)
 
 
+class Precise(np.random.Generator):
+    """The same numbers of the same generator; none in single precision, of which there are few."""
+
+    standard_normal = _precisely("standard_normal")
+    standard_gamma = _precisely("standard_gamma")
+    standard_exponential = _precisely("standard_exponential")
+    random = _precisely("random")
+
+
 class Notes:
     """The calls of mechanisms in a run.
 
@@ -82,7 +103,8 @@ class Notes:
             given, begins, again = deepcopy(value), None, None
             # A cryptographic stream stays where it is, and is not looked at.
             with suppress(TypeError):
-                begins, drawn = deepcopy(rng).bytes(_BEGUN), deepcopy((rng, *opened))
+                begins = deepcopy(rng).bytes(_BEGUN)
+                drawn = [Precise(deepcopy(each).bit_generator) for each in (rng, *opened)]
                 again = partial(kind.sample, this, given, sensitivity, *drawn)
             if self._drawn is not None:
                 self._drawn(len(self.called), begins)
