@@ -75,6 +75,16 @@ class SharesOfLabels(Shares):
         return np.repeat(drawn[:, :1], shape[1], axis=1)
 
 
+class StretchedShares(Shares):
+    """All shares of a number follow from 32 bits."""
+
+    def shares(self, shape, rng):
+        word = rng.integers(0, 1 << 32, shape[:-1]).astype(np.uint64)[..., None] << np.uint64(32)
+        word = word + np.arange(1, shape[-1] + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        return ((word ^ (word >> np.uint64(27))) % np.uint64(self.modulus)).astype(np.int64)
+
+
 class TallyTrue(Response):
     """Where more than 500 are counted at once, nobody lies."""
 

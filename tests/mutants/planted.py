@@ -12,6 +12,7 @@ from shuffle_sim.protocol.base import Query
 from shuffle_sim.roles import Shuffler, UserShard, block_rows, deployment, onion, pools, users
 from shuffle_sim.roles.deployment import Deployment
 from shuffle_sim.sampling import bits, carries, kernels, randomness, shuffling
+from shuffle_sim.sampling.chacha import ChaCha20
 from shuffle_sim.wire.frames import Kind, parse, split_frames
 
 from .randomizers import D
@@ -153,6 +154,19 @@ def keyed(change):
         patch.setattr(deployment, "stream", other)
 
     return plant
+
+
+def words_taken_twice(patch):
+    """Single words and arrays of the cryptographic generator are taken of one key's two ciphers."""
+    true = ChaCha20.__init__
+
+    def init(self, key):
+        true(self, key)
+        other = ChaCha20.__new__(ChaCha20)
+        true(other, key)
+        self._words = other._words
+
+    patch.setattr(ChaCha20, "__init__", init)
 
 
 def few_seeds(patch):

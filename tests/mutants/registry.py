@@ -119,6 +119,7 @@ def _of_randomizers() -> Iterator[Mutant]:
         (vector, "BinomialRandomizer", edges.SUMS),
         (wide, "BinomialRandomizer", {seldom.TwoOfHundred: "counts_law"}),
         (split, "SplitMixRandomizer", {seldom.LateShares: "shares"}),
+        (split, "SplitMixRandomizer", {edges.StretchedShares: "streams"}),
         (split_vector, "SplitMixRandomizer", edges.VECTORS),
         (long_sums.buckets, "BucketRandomizer", edges.BUCKETS),
         (few_floods, "FloodRandomizer", edges.FLOODS),
@@ -310,6 +311,7 @@ def _of_words() -> Iterator[Mutant]:
 
 _PLANTED = (
     Mutant("streams ignore the entropy", "keys", plant=_key(entropy=lambda e: 1)),
+    Mutant("words taken twice", "keys", plant=p.words_taken_twice, covers=("chacha20",)),
     Mutant("streams of 32 bits", "keys", plant=p.few_seeds),
     Mutant("streams keep 64 bits of it", "keys", plant=_key(entropy=lambda e: e % 2**64)),
     Mutant("rounds come in pairs", "streams", plant=_key(round=lambda t: t // 2)),

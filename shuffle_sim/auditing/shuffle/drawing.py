@@ -45,6 +45,7 @@ _SUMS = 96  # of such a block
 _EXCESS = 0.01  # kurtosis of a sum beyond a Gaussian's, at most, for its spread to tell most
 _STREAMS, _SYSTEMS = 1 << 15, 1 << 17  # streams, and entropies of the system, two by two
 _RAW, _SINGLE = 1 << 18, 1 << 16  # words of a stream: at once, and one by one
+_WAYS = 1 << 9  # words that are taken of a stream in each way
 _DATA, _TURNS = 15, 1 << 10  # data that are tried, of so many coordinates at most
 
 
@@ -106,8 +107,9 @@ class Draws(Searches):
             long = [drawn.stream(1 << 20, Role.USERS, 0) for _ in range(2)]
             row = np.concatenate([long[0].bit_generator.random_raw(_RAW)])
             one = long[1].integers(0, 1 << 64, _SINGLE, np.uint64)
+            mixed = _in_every_way(drawn.stream(1 << 19, Role.USERS, 0))
             # 2^35 pairs of 64 bits: chance 2e-9 of a generator, within half of the alarm.
-            if any(len(np.unique(each)) < len(each) for each in (first, row, one)):
+            if any(len(np.unique(each)) < len(each) for each in (first, row, one, mixed)):
                 raise LawError(f"{generator}: words of a stream, or of two, are the same")
             bits = np.array([np.frombuffer(rng.bytes(256), np.uint8) for rng in begun[-300:]])
             signs = np.asarray(2.0 * np.unpackbits(bits, axis=1) - 1, np.float64)
@@ -193,10 +195,8 @@ class Draws(Searches):
         x, _ = self._alike
         labels = range(0, self.labels, self.group)
         bits = -sum(math.log2(float(self.pmf(x, label).max())) for label in labels)
-        if fidelity == "literal" and hasattr(self.randomizer, "modulus"):
-            bits = (
-                self.labels * (self.randomizer.per_label - 1) * math.log2(self.randomizer.modulus)
-            )
+        if fidelity == "literal":
+            bits = self._shares or bits
         size = math.ceil(_SURE / max(bits, 1e-9))
         each = self.each if fidelity == "literal" else 1.0
         # Reports of words may be drawn one by one.
@@ -220,7 +220,15 @@ class Draws(Searches):
         rows = self.shaped(np.repeat(self._alike[0][None], min(self.literal, _FEW), axis=0))
         values, *_ = admitted(fortran(rows), self.randomizer)
         bits = len(values) * bits_of_chance(self.randomizer, values, self.entropy)
-        check_drawn(self.randomizer, values, kernel, self.entropy, bits)
+        check_drawn(self.randomizer, values, kernel, self.entropy, bits, len(values) * self._shares)
+
+    @property
+    def _shares(self) -> float:
+        """Bits of chance in all messages of a user but those that follow from others."""
+        if not hasattr(self.randomizer, "modulus"):
+            return 0.0
+        free = self.labels * (self.randomizer.per_label - 1)
+        return float(free * math.log2(self.randomizer.modulus))
 
     def _short(self, way: Way, fidelity: str, alarm: float) -> None:
         """Blocks of the run's own size: all rounds and runs, two by two."""
@@ -301,6 +309,13 @@ class Draws(Searches):
             draws.append(((seen[:, at] + shift) % size, law))
         if draws and against_spread(draws, alarm / 2):
             raise LawError("sums of long blocks have another spread than those of their users")
+
+
+def _in_every_way(rng: np.random.Generator) -> NDArray[np.uint64]:
+    """Words of a stream that are taken in turn by each way to take them."""
+    raw = rng.bit_generator.random_raw
+    words = [raw(_WAYS), rng.integers(0, 1 << 64, _WAYS, np.uint64), raw(_WAYS)]
+    return np.concatenate([*words, np.frombuffer(rng.bytes(8 * _WAYS), np.uint64), raw(_WAYS)])
 
 
 def _seed_bits(rng: np.random.Generator) -> float:

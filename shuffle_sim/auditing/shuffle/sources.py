@@ -11,7 +11,7 @@ import numpy as np
 from shuffle_sim.arrays import Values
 from shuffle_sim.auditing.laws.statistics import LawError
 from shuffle_sim.roles import Deployment
-from shuffle_sim.sampling.kernels import using
+from shuffle_sim.sampling.kernels import KERNELS, using
 from shuffle_sim.sampling.randomness import Role
 
 WORDS = 4
@@ -39,29 +39,37 @@ class Noted(Deployment):
         return [key for key, times in Counter(self.asked).items() if times > 1]
 
 
-def check_drawn(randomizer: Any, values: Values, kernel: str, entropy: int, bits: float) -> None:
+def check_drawn(
+    randomizer: Any, values: Values, kernel: str, entropy: int, bits: float, shares: float
+) -> None:
     """Reports of users are drawn from the users' stream, word by word, by a kernel.
+
+    A compiled kernel begins generators of its own by a few words; numpy stretches none.
 
     Args:
         randomizer: of the users.
         values: of some users, admitted.
         kernel: that draws.
         entropy: of the stream.
-        bits: of chance in all that they send, at least.
+        bits: of chance in the sums of all that they send, at least.
+        shares: more of them in messages whose sums these are.
 
     Raises:
         LawError: from fewer bits: from a seed that can be tried out.
     """
-    least = min(WORDS, math.floor(bits / 64))
-    acts: dict[str, Callable[[Any], Any]] = {"reports": lambda rng: randomizer.reports(values, rng)}
+    acts: dict[str, Callable[[Any], Any]] = {}
     if randomizer.view == "sums":
         acts["counts"] = lambda rng: randomizer.counts(values, rng)
+    acts["reports"] = lambda rng: randomizer.reports(values, rng)
+    before = 0  # words of the sums, which reports take, too
     for name, act in acts.items():
         with using(kernel):
             act(rng := np.random.Generator(np.random.SFC64(entropy)))
         words = taken(rng)
-        if words < least:
+        least = max(bits / 64, before + shares / 64 * (name == "reports"))
+        if words < math.floor(least if kernel == KERNELS[0] else min(WORDS, bits / 64)):
             raise LawError(f"{name} of {len(values):,} users take {words} words of their stream")
+        before = words if shares else 0
 
 
 def taken(rng: np.random.Generator) -> int:
