@@ -12,6 +12,7 @@ import numpy as np
 from protocols import CentralSum
 from protocols.central.record.sums import BallSum
 from shuffle_sim.data.cohort import Cohort
+from shuffle_sim.data.persons import population_for
 from shuffle_sim.data.population import InMemory
 from shuffle_sim.execution import curator
 from shuffle_sim.execution.checkpoint import journal_of as journals
@@ -53,6 +54,13 @@ def single_numbers(patch):
         return self.noise_multiplier * rng.standard_normal(d, dtype=np.float32).astype(float)
 
     patch.setattr(Gaussian, "noise", noise)
+
+
+def files_unseen(patch):
+    """Rows that are not in memory are taken as they come."""
+    patch.setattr(
+        curator, "suited", lambda by, rows: population_for(by.unit, rows, by.most_records)
+    )
 
 
 def turned_noise(patch):
@@ -553,6 +561,7 @@ CURATED: dict[str, tuple[Any, Callable[[Any], object] | None, str]] = {
     "a clip of the rows": (ClipsByRows, None, FOLLOWS),
     "rows in the result": (AddsRows, None, FOLLOWS),
     "rows in what is said": (TellsRows, None, MADE),
+    "files unseen": (steep.minimises(steep.SQUARED), files_unseen, FAR),
     "multiples of single numbers": (Thrice, single_numbers, MADE),
     "an end by the rows": (EndsByRows, None, FOLLOWS),
     "drawn before it is charged": (Thrice, drawn_early, RESUMES),

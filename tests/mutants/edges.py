@@ -15,7 +15,7 @@ from protocols.sums.buckets import BucketRandomizer
 from protocols.sums.floods import FloodRandomizer
 from shuffle_sim.arrays import Scaled, dense
 from shuffle_sim.roles import Shuffler, UserShard, pools, shuffler, station, users
-from shuffle_sim.sampling import shuffling
+from shuffle_sim.sampling import kernels, shuffling
 from shuffle_sim.wire.messages import Messages, Tally
 
 from .long_sums import NeverTwoSided, honest
@@ -283,7 +283,7 @@ def norms_of_gradients(patch):
 
 def norms_of_the_first_piece(patch):
     """Of many users, those after the first piece are clipped by the norms of that."""
-    true, piece = linear_loss.margins_and_norms, 256
+    true, piece = kernels.margins_and_norms, 256
 
     def margins_and_norms(rows, theta):
         margins, norms = true(rows, theta)

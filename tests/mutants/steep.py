@@ -14,7 +14,7 @@ from shuffle_sim.arrays import Floats, dense
 from shuffle_sim.protocol.release import CentralAlgorithm
 
 _PRIVACY = Privacy(1.0, 1e-6)
-_SQUARED = Squared(1.0, 1.0)
+SQUARED = Squared(1.0, 1.0)
 Made = Callable[..., CentralAlgorithm[Any]]
 
 
@@ -90,10 +90,10 @@ def surrogate_unclipped(patch: Any) -> None:
 
 
 PLANTED: dict[str, tuple[Made, Any]] = {
-    "rare rows that are steep": (minimises(RareSlope(_SQUARED)), None),
+    "rare rows that are steep": (minimises(RareSlope(SQUARED)), None),
     "half of the smoothness stated": (minimises(HalfSmooth(1.0, 1.0)), None),
-    "concave rows": (minimises(Falling(_SQUARED)), None),
-    "rows in a cube": (minimises(_SQUARED), rows_in_a_cube),
+    "concave rows": (minimises(Falling(SQUARED)), None),
+    "rows in a cube": (minimises(SQUARED), rows_in_a_cube),
     "a surrogate without its clip": (clips, surrogate_unclipped),
 }
 """By name: how the algorithm is made, and what is broken beside."""

@@ -28,6 +28,25 @@ _NUMBERS = 0.0, 0.5, -2.0, 20.0, -1e3  # in place of a column
 _WAYS, _HALVED = 4, 30  # random ways; bisections to the longest row that is taken
 
 
+class RereadRows(Population):
+    """Rows that are read anew each time, as from a file or a generator: no shard keeps them."""
+
+    def __init__(self, inner: Population) -> None:
+        """The rows of another population."""
+        self._inner = inner
+
+    @property
+    def users(self) -> int:
+        return self._inner.users
+
+    @property
+    def unit(self) -> Unit:
+        return self._inner.unit
+
+    def rows(self, start: int, stop: int) -> NDArray[Any]:
+        return self._inner.rows(start, stop)
+
+
 def neighbours(
     algorithm: CentralAlgorithm[Any], first: Floats, second: Floats, starts: Iterable[int] = ()
 ) -> Iterator[tuple[int, Population]]:

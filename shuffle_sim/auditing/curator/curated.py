@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from copy import copy, deepcopy
 from dataclasses import replace
-from itertools import islice
+from itertools import islice, product
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ import numpy as np
 from shuffle_sim.arrays import Floats
 from shuffle_sim.auditing.claims.curves import check_curves
 from shuffle_sim.auditing.claims.entropy import check_entropy
-from shuffle_sim.auditing.claims.neighbours import diverse, nearly, neighbours
+from shuffle_sim.auditing.claims.neighbours import RereadRows, diverse, nearly, neighbours
 from shuffle_sim.auditing.claims.plan import UncheckedError
 from shuffle_sim.auditing.claims.resuming import Drawn, Kept, renamed
 from shuffle_sim.auditing.claims.stated import check_beside, check_charged
@@ -37,7 +37,7 @@ from shuffle_sim.auditing.curator.release_law import (
 from shuffle_sim.auditing.laws.sequences import check_distinct, check_lags
 from shuffle_sim.auditing.laws.statistics import LawError, naming
 from shuffle_sim.data.persons import population_for
-from shuffle_sim.data.population import Population
+from shuffle_sim.data.population import InMemory, Population
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.execution.engine import run
 from shuffle_sim.execution.options import Execution
@@ -54,6 +54,7 @@ _FEWEST, _MOST = 12, 600  # runs
 _STATES = 60  # at which neighbours are compared
 _ALIKE = 24  # tables that are compared two by two
 _OTHERS = 14  # tables of which some are looked at: of long rows, and of short ones
+_LONG = 10.0, 1e3  # times a row
 _MECHANISMS, _TABLES, _BITS, _ENTROPY = 4, 8, 128, 4
 """Looked at: mechanisms, neighbours, bits of seeds and of entropy."""
 _SEEDS = 8
@@ -218,6 +219,7 @@ class Runs:
             UncheckedError: a norm in which distances are not computed.
         """
         self._diverse()
+        self._reread()
         base, began, known = self._population(self._first), time.process_time(), True
         answered = [(place, each) for found in self.runs[:4] for place, each in enumerate(found)]
         if len(answered) > _STATES:
@@ -238,6 +240,18 @@ class Runs:
                     return
         if not known:
             raise UncheckedError("a distance of functions, whose norm is not computed")
+
+    def _reread(self) -> None:
+        """Rows far out that are not in memory, so not seen before a run, are refused or clipped."""
+        base, place = self._population(self._first), len(self._first) // 2
+        for row, far in product((0, place), _LONG) if isinstance(base, InMemory) else ():
+            table = self._first.copy()
+            table[row] *= far
+            population = RereadRows(InMemory(table))
+            with suppress(ParameterError), naming("rows that are not in memory"):
+                for each in self._run(population)[0][:_FEWEST]:
+                    value = value_of(each.release, base)
+                    check_distance(each.release, value, value_of(each.release, population))
 
     def _diverse(self) -> None:
         """Values of some releases on tables of many kinds of rows, and on their neighbours."""

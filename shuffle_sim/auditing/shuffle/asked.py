@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from shuffle_sim.arrays import Floats, Values, dense
 from shuffle_sim.auditing.claims.empirical import Seen
+from shuffle_sim.auditing.claims.neighbours import RereadRows
 from shuffle_sim.auditing.claims.plan import CheckStep, Planned
 from shuffle_sim.auditing.laws.joint import JointLaw
 from shuffle_sim.auditing.laws.statistics import LawError, naming
@@ -22,7 +23,6 @@ from shuffle_sim.auditing.shuffle.bench import ANYTHING, far
 from shuffle_sim.auditing.shuffle.canaries import canaries, whole_runs
 from shuffle_sim.auditing.shuffle.sealed import SEALS, check_hops
 from shuffle_sim.auditing.shuffle.tasks import check_task
-from shuffle_sim.auditing.shuffle.watching import RereadRows
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.population import InMemory, Population, Unit
 from shuffle_sim.errors import FrameError

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffle_sim.arrays import Floats
+from shuffle_sim.auditing.claims.neighbours import RereadRows
 from shuffle_sim.auditing.laws.joint import JointLaw
 from shuffle_sim.auditing.laws.scores import judge, scored, stacked, summed
 from shuffle_sim.auditing.laws.statistics import LawError, naming
@@ -20,7 +21,6 @@ from shuffle_sim.auditing.shuffle.bench import FIRST, BenchRound, Way
 from shuffle_sim.auditing.shuffle.drawing import Draws
 from shuffle_sim.auditing.shuffle.reading import check_opened, check_read
 from shuffle_sim.auditing.shuffle.sources import Noted
-from shuffle_sim.auditing.shuffle.watching import RereadRows
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.population import InMemory
 from shuffle_sim.errors import RoundAbortedError

@@ -1,4 +1,4 @@
-"""A run from outside: what passes between its roles, rows that are read anew, rows made for it."""
+"""A run from outside: what passes between its roles, and rows that are made for it."""
 
 import math
 from collections import Counter, defaultdict
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from shuffle_sim.arrays import Floats, Values
 from shuffle_sim.auditing.laws.statistics import LawError
 from shuffle_sim.auditing.shuffle.bench import of_categories
-from shuffle_sim.data.population import Population, Unit
+from shuffle_sim.data.population import Unit
 from shuffle_sim.errors import ShuffleSimError
 from shuffle_sim.execution.inprocess import InProcessRuntime
 from shuffle_sim.execution.runtime import Runtime
@@ -80,25 +80,6 @@ def check_names(tasks: list[bytes]) -> None:
     alike = sum(len(set(place)) == 1 for place in zip(*tasks, strict=True))
     if len(tasks) > 1 and chance_of(alike, [8.0 * (len(tasks) - 1)] * len(tasks[0])) < 2.0**-40:
         raise LawError(f"{alike} of {len(tasks[0])} bytes that name runs are alike in all")
-
-
-class RereadRows(Population):
-    """Rows that are read anew each time, as from a file or a generator: no shard keeps them."""
-
-    def __init__(self, inner: Population) -> None:
-        """The rows of another population."""
-        self._inner = inner
-
-    @property
-    def users(self) -> int:
-        return self._inner.users
-
-    @property
-    def unit(self) -> Unit:
-        return self._inner.unit
-
-    def rows(self, start: int, stop: int) -> NDArray[Any]:
-        return self._inner.rows(start, stop)
 
 
 class Reference(InProcessRuntime):
