@@ -147,6 +147,8 @@ def diverse(
     algorithm, rng, n = deepcopy(algorithm), np.random.default_rng([len(first), 2]), len(first)
     place = int(np.argmax((first != second).reshape(n, -1).any(axis=1)))
     row = first[place].reshape(-1, first.shape[-1])[0]
+    if algorithm.unit is Unit.PERSON:
+        yield from _ragged(algorithm, first, (first[place], second[place]))
     # What stays as it is: nothing, a label, a label and a group.
     for kind, far, kept, changed in product(
         _KINDS, _SPANS, range(min(3, len(row))), {0, int(rng.integers(n))}
@@ -165,32 +167,38 @@ def diverse(
         whole = _taken(algorithm, base)
         if whole is not None and len(taken) > 1:
             yield whole, taken[1:]
-    if algorithm.unit is Unit.PERSON:
-        yield from _ragged(algorithm, first[place], second[place], n)
 
 
 def _ragged(
-    algorithm: CentralAlgorithm[Any], one: Floats, other: Floats, n: int
+    algorithm: CentralAlgorithm[Any], first: Floats, pair: tuple[Floats, Floats]
 ) -> Iterator[tuple[Population, list[Population]]]:
-    """Persons of two kinds, who have many records or few; one of them has another number."""
-    rng = np.random.default_rng([n, 3])
+    """Persons who have many records or few; one of them has another number, or others.
 
-    def population(counts: NDArray[np.int64], kinds: NDArray[np.bool_]) -> Population:
+    All have one less than count: what one has beyond could take their places. Or they have any
+    number, of two kinds of rows.
+    """
+    n, rng = len(first), np.random.default_rng([len(first), 3])
+    sides = np.arange(n) % 2, (np.arange(n) < n // 2) * 1, rng.integers(0, 2, n)
+    tables = [(first, np.full(n, max(1, first.shape[1] - 1)))]
+    tables += [(np.stack(pair)[side], rng.choice(_MANY, n)) for side in sides]
+
+    def population(rows: Floats, counts: NDArray[np.int64]) -> Population:
         people = np.empty(n, object)
         people[:] = [
-            np.resize(one if kind else other, (many, one.shape[-1]))
-            for many, kind in zip(counts.tolist(), kinds.tolist(), strict=True)
+            np.resize(row, (many, row.shape[-1]))
+            for row, many in zip(rows, counts.tolist(), strict=True)
         ]
         return population_for(algorithm.unit, people, algorithm.most_records)
 
-    for kinds in (np.arange(n) % 2 == 0, np.arange(n) < n // 2, rng.random(n) < 0.5):
-        counts, changed = rng.choice(_MANY, n), int(rng.integers(n))
-        others = []
-        for many, kind in product((_MANY[0], _MANY[-1]), (False, True)):
-            of, sides = counts.copy(), kinds.copy()
-            of[changed], sides[changed] = many, kind
-            others.append(population(of, sides))
-        yield population(counts, kinds), others
+    for rows, counts in tables:
+        for changed in (0, int(rng.integers(n))):
+            others = []
+            for many, row in product((_MANY[0], _MANY[-1]), pair):
+                of = counts.copy()
+                of[changed] = many
+                others.append(population(_changed(rows, changed, row), of))
+            # Any two of them differ in that person alone.
+            yield others[-1], [population(rows, counts), *others[:-1]]
 
 
 def nearly(first: Floats) -> list[Floats]:

@@ -5,7 +5,10 @@ import math
 import numpy as np
 import pytest
 
+from protocols.central.person.gathering import gathered
+from protocols.central.person.grouped_descent import PlainDescent
 from protocols.comparison.games import game_of
+from protocols.erm.extension import valid_records
 from protocols.problems.surrogates import Clipped
 from shuffle_sim import Privacy
 from shuffle_sim.auditing import LawError, audit_central
@@ -14,6 +17,7 @@ from shuffle_sim.auditing.claims.neighbours import neighbours
 from shuffle_sim.auditing.claims.stated import gaussian_delta, worst_of
 from shuffle_sim.auditing.curator.curated import Runs
 from shuffle_sim.data.cohort import Cohort
+from shuffle_sim.data.person_rows import PersonRows
 from shuffle_sim.privacy.accountant import ShuffleAccountant
 from shuffle_sim.privacy.bounds import gaussian
 from shuffle_sim.privacy.events import CarrySumEvent, GaussianEvent, LaplaceEvent
@@ -47,6 +51,29 @@ def test_persons_have_few_records_and_many():
     first, second = tables["opposite"]
     seen = {len(data.rows(row, row + 1)[0]) for row, data in neighbours(made, first, second)}
     assert seen == {1, 4}  # more do not count
+
+
+def in_a_row(self, total, users):
+    """What a person has beyond its records takes the places of those that others lack."""
+    d, loss = self.start.size, self.slopes.loss
+    rows, columns = gathered(total), self.slopes.loss.columns(self.start.size)
+    kept = np.full((len(rows) * self.records, columns), np.nan)
+    own = np.concatenate([PersonRows(row[None], columns).in_order for row in rows])[: len(kept)]
+    kept[: len(own)] = own
+    shape = len(rows), self.records, columns
+    return np.asarray(self.iterates(valid_records(loss, d, kept).reshape(shape))[0])
+
+
+@pytest.mark.full
+def test_records_in_the_places_of_others_are_seen(monkeypatch):
+    """Where all have one record less, a person of sixteen is counted four times."""
+    made, tables = game_of("linear-time-phased-sgd", 200, 2, Privacy(1.0, 1e-6), records=4)
+    Runs(made, *tables["opposite"], {}).distances()
+    monkeypatch.setattr(PlainDescent, "__call__", in_a_row)
+    many = property(lambda self: 4 * self.problem.records)
+    monkeypatch.setattr(type(made), "most_records", many)
+    with pytest.raises(LawError, match="apart"):
+        Runs(made, *tables["opposite"], {}).distances()
 
 
 def by_the_root(self, loss, margins, labels, norms):
