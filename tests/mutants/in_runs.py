@@ -108,6 +108,15 @@ def one_stream_of_two_roles(patch):
     patch.setattr(roles.shuffler, "Role", both)
 
 
+def put_back_blank(patch):
+    """Users that are put back are not told what they have answered."""
+
+    def shard(self, blocks):
+        return self.host(UserShard, self._deployment, self._rows, blocks, (), self._contents)
+
+    patch.setattr(InProcessRuntime, "_shard", shard)
+
+
 def put_back_anew(patch):
     """Where a role is lost all get new entropy."""
     true = InProcessRuntime._put_back
@@ -357,6 +366,7 @@ PLANTED = (
     ("one stream of two roles", "order", vector, one_stream_of_two_roles),
     ("one generator", "keys", vector, one_generator),
     ("orders of few seeds", "keys", vector, orders_of_few_seeds),
+    ("put back without what was asked", "resumed", vector, put_back_blank),
     ("put back with new entropy", "resumed", vector, put_back_anew),
     ("asked before it is charged", "resumed", vector, asked_before_charged),
     ("records of the largest person", "hosted", persons, most_records_told),

@@ -29,6 +29,7 @@ from shuffle_sim.data.persons import population_for
 from shuffle_sim.data.population import InMemory, Population, Unit
 from shuffle_sim.errors import ParameterError, RoundAbortedError
 from shuffle_sim.execution.engine import run
+from shuffle_sim.execution.inprocess import InProcessRuntime
 from shuffle_sim.execution.options import Execution
 from shuffle_sim.execution.result import Result
 from shuffle_sim.execution.runtime import HostLostError, Runtime
@@ -36,7 +37,7 @@ from shuffle_sim.execution.setup import deployment_of
 from shuffle_sim.protocol.base import Protocol, RoundSpec
 from shuffle_sim.protocol.task import walked
 from shuffle_sim.registry import registered
-from shuffle_sim.roles import FIDELITIES, Deployment, UserShard
+from shuffle_sim.roles import FIDELITIES, Deployment, Station, UserShard
 from shuffle_sim.roles.users import admitted
 from shuffle_sim.sampling.kernels import KERNELS, fortran
 from shuffle_sim.sampling.randomness import GENERATORS
@@ -213,7 +214,9 @@ class AskedRuns:
 
     def resumed(self) -> None:
         """What a stopped run leaves on disk, and who may go on; what lost roles draw from."""
-        self.put_back()
+        self.put_back(host := self._host())
+        if not isinstance(host, InProcessRuntime):
+            self.put_back(InProcessRuntime())
         population, others = self.population(), list[Any]()
         if isinstance(population, InMemory) and population.array.dtype.kind == "f":
             others = nearly(population.array)
@@ -240,18 +243,23 @@ class AskedRuns:
         drawn = [{name: each} for name, each in found if each != getattr(known, name)]
         return [{"adversary": silent}, *drawn]
 
-    def put_back(self) -> None:
-        """Roles that are lost as they answer are put back with the entropy that they had."""
-        host = self._host()
+    def put_back(self, host: Runtime) -> None:
+        """Roles that are lost as they answer are put back with the entropy that they had.
+
+        And users with what they were asked: else they would answer the round as another one.
+        """
         put, call, get, hosted = host.host, host.call, host.get, dict[str, set[int]]()
-        asked, lost = list[str](), list[str]()
+        asked, lost = list[bytes](), list[str]()
 
         def noted(role: Any, *arguments: Any) -> Any:
+            told = [each for one in arguments if isinstance(one, tuple) for each in one]
+            if lost and role in (UserShard, Station) and not {*asked} <= {*told}:
+                raise LawError("users that are put back do not know what they have answered")
             hosted.setdefault(role.__name__, set()).add(getattr(arguments[0], "entropy", 0))
             return put(role, *arguments)
 
         def called(role: Any, method: str, *arguments: Any, **more: Any) -> list[Any]:
-            asked.extend([method] * (method in _ASKS))
+            asked.extend(arguments[:1] if method in _ASKS else ())
             return call(role, method, *arguments, **more)
 
         def gotten(*waited: Any, **more: Any) -> Any:
@@ -262,7 +270,7 @@ class AskedRuns:
             return found
 
         seen: dict[str, Any] = {"host": noted, "call": called, "get": gotten}
-        if self.plain:  # others would have to end what still lives
+        if isinstance(host, InProcessRuntime):  # others would have to end what still lives
             seen["alive"] = lambda _: False
         vars(host).update(seen)
         try:
