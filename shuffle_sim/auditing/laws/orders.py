@@ -96,8 +96,9 @@ def check_tags(views: NDArray[np.integer], sent: Ints, alarm: float) -> None:
     check_half((places[:, : size // 2] < size // 2).sum(axis=1), size, size // 2, alarm / 8)
     _check_pairs(places, alarm / 8)
     _check_ends(places, alarm / 16)
-    _check_falls(places, alarm / 16)
-    _check_parts(places, alarm / 16)
+    orders = places, places.argsort(axis=1)
+    _check_falls(orders, alarm / 16)
+    _check_parts(orders, alarm / 16)
     if size > _FEW:
         _check_distances(places, alarm / 8)
     else:
@@ -187,33 +188,38 @@ def _check_ends(places: NDArray[np.intp], alarm: float) -> None:
             raise LawError(f"in {stays} of {views} views message {sent:,} is shown at {shown}")
 
 
-def _check_falls(places: NDArray[np.intp], alarm: float) -> None:
+def _check_falls(orders: tuple[NDArray[np.intp], ...], alarm: float) -> None:
     """How often an order and its inverse fall: seldomer where messages were merged a few times.
 
     The falls of a uniform order are a sum of independent coins (Harper 1967), of variance
     (n + 1)/12.
     """
-    views, size = places.shape
-    falls = np.array([(np.diff(each) < 0).sum(axis=1) for each in (places, places.argsort(axis=1))])
+    views, size = orders[0].shape
+    falls = np.array([(each[:, 1:] < each[:, :-1]).sum(axis=1) for each in orders])
     for found, many in ((falls, 1), (falls.sum(axis=1), views)):
         means = np.full(found.shape, LEVELS * many * (size - 1) / 2)
         spread = np.full(found.shape, LEVELS**2 * many * (size + 1) / 12)
         judge(LEVELS * found.astype(float), means, spread, alarm / 2, "falls of an order")
 
 
-def _check_parts(places: NDArray[np.intp], alarm: float) -> None:
+def _check_parts(orders: tuple[NDArray[np.intp], ...], alarm: float) -> None:
     """Parts of an order, of all lengths, rise as often as they fall: also those that seldom move.
 
     Of a uniform order every other step rises or falls by a coin of its own: Hoeffding's bound.
     """
-    views, pairs = len(places), places.shape[1] // 2
+    pairs = orders[0].shape[1] // 2
     lengths = [_PART << power for power in range((pairs // _PART).bit_length())]
-    for each, length in product((places, places.argsort(axis=1)), lengths):
-        rises, parts = each[:, 1 : 2 * pairs : 2] > each[:, : 2 * pairs : 2], pairs // length
-        found = rises[:, : parts * length].reshape(views, parts, length).sum(axis=2)
-        off = float(np.abs(found - length / 2).max())
-        if off > math.sqrt(length * math.log(4 * len(lengths) * found.size / alarm) / 2):
-            raise LawError(f"a part of {2 * length:,} messages rises or falls, off by {off:,.0f}")
+    for each in orders if lengths else ():
+        rises = each[:, 1 : 2 * pairs : 2] > each[:, : 2 * pairs : 2]
+        found = np.add.reduceat(rises, np.arange(0, pairs, _PART), axis=1, dtype=np.int64)
+        for length in lengths:
+            whole = found[:, : pairs // length]
+            off = float(np.abs(whole - length / 2).max())
+            if off > math.sqrt(length * math.log(4 * len(lengths) * whole.size / alarm) / 2):
+                raise LawError(
+                    f"a part of {2 * length:,} messages rises or falls, off by {off:,.0f}"
+                )
+            found = whole[:, : whole.shape[1] // 2 * 2].reshape(len(each), -1, 2).sum(axis=2)
 
 
 def _check_moves(places: NDArray[np.intp], alarm: float) -> None:
