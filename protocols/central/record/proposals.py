@@ -8,7 +8,7 @@ Of points in the domain the law is the same.
 import math
 
 import numpy as np
-import scipy
+import scipy  # parts by attribute: they load when used
 from numpy.typing import NDArray
 
 from protocols.erm.smooth import ERM

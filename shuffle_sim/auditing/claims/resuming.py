@@ -110,9 +110,8 @@ class Kept:
         sizes, begun = list[int](), list[Any]()
 
         def weigh(*_: Any) -> None:
-            if (every := [each.stat() for each in (path, *path.rglob("*"))])[
-                0
-            ].st_ino not in synced:
+            every = [each.stat() for each in (path, *path.rglob("*"))]
+            if every[0].st_ino not in synced:
                 raise LawError("the folder of a run is not flushed to disk before users are asked")
             # A file that the system still holds back is lost with the machine.
             sizes.append(sum(min(each.st_size, synced.get(each.st_ino, 0)) for each in every))
@@ -140,8 +139,7 @@ class Kept:
         drawn: Drawn | None = None,
         **options: Any,
     ) -> Result:
-        how = {
-            each.name: options.pop(each.name) for each in fields(Execution) if each.name in options
-        }
+        own = {each.name for each in fields(Execution)} & options.keys()
+        how = {name: options.pop(name) for name in own}
         options |= {"execution": replace(self.execution, **how), "checkpoint": path}
         return self.run(rows, drawn, named, resume=resume, **options)
