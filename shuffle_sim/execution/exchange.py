@@ -57,8 +57,8 @@ def exchange_of(
 ) -> tuple[Exchange, PlannedRound | None]:
     """The round's records added up, and the next round."""
     return Exchange(
-        users=sum(users, ShardRecord()),
-        shuffler=sum(shuffler, ShuffleRecord()),
+        users=ShardRecord.total(users),
+        shuffler=ShuffleRecord.total(shuffler),
         tally=conclusion.tally,
         analyzer=conclusion.found,
     ), conclusion.following

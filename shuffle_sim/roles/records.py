@@ -1,6 +1,7 @@
 """What roles give the driver beside bytes: the next round, and the records of this one."""
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -13,10 +14,21 @@ from shuffle_sim.wire.messages import Tally
 class Additive:
     """A record whose fields all add up."""
 
+    @classmethod
+    def total(cls, records: Iterable[Self]) -> Self:
+        """All records together, field by field."""
+        none = cls()
+        fields = [vars(each) for each in records]
+        return cls(
+            **{
+                name: sum(filter(None, (each[name] for each in fields)), start)
+                for name, start in vars(none).items()
+            }
+        )
+
     def __add__(self, other: Self) -> Self:
-        """Both records together, field by field."""
-        others = vars(other)
-        return type(self)(**{name: value + others[name] for name, value in vars(self).items()})
+        """Both records together."""
+        return self.total([self, other])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -148,7 +148,7 @@ class Shuffler(Keyed):
                 on their way here are missing, or the round was released before.
         """
         now = self._at(broadcast)
-        collected = sum(records, ShuffleRecord())
+        collected = ShuffleRecord.total(records)
         if collected.accepted < now.minimum:
             short = f"{collected.accepted} reports accepted, agreed are at least {now.minimum}"
             raise RoundAbortedError(f"round {now.context.round}: {short}; not released")

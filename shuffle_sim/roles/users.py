@@ -97,15 +97,15 @@ class UserShard(Hosting, Keyed):
             )
         self._take_part(asked)
         frames: list[bytes] = []
-        record = ShardRecord()
+        records: list[ShardRecord] = []
         with using(self._deployment.kernel):
             for block in self._hosted:
                 inside = asked.cohort.within(*self._span(block))
                 if (blocks is None or block in blocks) and any(inside):
                     made, noted = self._answer_block(asked, block)
                     frames += made
-                    record += noted
-        return b"".join(frames), record
+                    records.append(noted)
+        return b"".join(frames), ShardRecord.total(records)
 
     def _take_part(self, asked: Broadcast) -> None:
         """Count the round, if it is a new one.
@@ -172,7 +172,7 @@ class UserShard(Hosting, Keyed):
         bad = self._corrupted(broadcast, block)
         honest: list[_Part] = []
         frames = bad.packets
-        counted = np.zeros(3, np.int64)
+        asked = clipped = nonfinite = 0
         for first, chunk, following, squares in self._chunks(block):
             expect(following)
             parts = [
@@ -185,8 +185,12 @@ class UserShard(Hosting, Keyed):
             rows = chunk if whole else fortran(np.concatenate([chunk[part] for part in parts]))
             # Only of a query known to give the rows themselves are these the squares.
             known = squares if whole and type(broadcast.query) is Datum else None
-            values, *also = admitted(broadcast.query(rows), randomizer, known)
-            counted += len(rows), *also
+            values, *outside = admitted(broadcast.query(rows), randomizer, known)
+            asked, clipped, nonfinite = (
+                asked + len(rows),
+                clipped + outside[0],
+                nonfinite + outside[1],
+            )
             if bad.users.size:
                 here = _users(cohort, first, first + len(chunk))
                 values = dense(values)[~np.isin(here, bad.users)]
@@ -196,7 +200,6 @@ class UserShard(Hosting, Keyed):
         self._demand_unchanged(block)
         if honest:
             frames = _honest_frame(deployment.fidelity, context, block, honest, randomizer) + frames
-        asked, clipped, nonfinite = counted.tolist()
         return frames, ShardRecord(
             asked=asked,
             corrupted=bad.users.size,
@@ -300,7 +303,7 @@ def _honest_frame(
     if not sent:
         pieces = _words([each for _, each in parts if not isinstance(each, np.ndarray)])
     elif fidelity == "aggregate":
-        pieces = [np.sum(sent, axis=0, dtype=np.int64).astype("<i8").tobytes()]
+        pieces = [np.asarray(sum(sent), "<i8").tobytes()]
     elif fidelity == "counts":
         kind = count_type(randomizer)
         pieces = [

@@ -47,6 +47,7 @@ _UNIT = 1 << 52  # of a fraction in integers: sums of six stay below 2^63
 
 _LANES = {1: np.uint64(0x0101010101010101), 2: np.uint64(0x0001000100010001)}
 """Words with the lowest bit of every number in it, by the bytes of a number."""
+_FEW = 64  # users whose numbers are added up one by one sooner than in words
 _PIECE = 1 << 14  # values that numpy draws at a time: more would come in fresh pages
 
 
@@ -228,8 +229,9 @@ def digit_sums(split: Split, levels: int, top: int) -> Ints:
         top: the largest rest.
     """
     bits, sums = levels + top.bit_length(), np.zeros((split.shape[1], levels + 1), np.int64)
-    # Numbers that fill words of eight bytes; the few others are taken by themselves.
-    whole = split.shape[2] // (8 // split.itemsize) * (8 // split.itemsize)
+    # Numbers that fill words of eight bytes; the others, and few, are taken by themselves.
+    each = 8 // split.itemsize
+    whole = split.shape[2] // each * each if split.shape[2] > _FEW or compiling() else 0
     unit = _LANES[split.itemsize]
     if compiling():
         from shuffle_sim.sampling.compiled_carries import digit_sums as compiled

@@ -95,11 +95,15 @@ def canaries(
     found = [first, *(sample(index)[0] for index in range(1, integer("runs", runs, _FEWEST)))]
     parts = max(ends[0].shape[1] for ends in found)
     low, high = (
-        np.concatenate([np.pad(x, ((0, 0), (0, parts - x.shape[1]))) for x in each])
-        for each in zip(*found, strict=True)
+        np.concatenate([_padded(x, parts) for x in each]) for each in zip(*found, strict=True)
     )
     single = paired or exact or coordinates == 1
     return Seen(low, high, protocol.delta, paired, single, exact)
+
+
+def _padded(seen: Floats, parts: int) -> Floats:
+    """With zeros for parts that a shorter run did not have."""
+    return seen if seen.shape[1] == parts else np.pad(seen, ((0, 0), (0, parts - seen.shape[1])))
 
 
 def odds_known(protocol: Protocol[Any]) -> bool:
