@@ -93,6 +93,7 @@ class HeavyHitters(Protocol[Search], CountsTask):
     """
 
     task: ClassVar[str] = "heavy-hitters"
+    usual_size: ClassVar[int] = 512
 
     def __init__(
         self,

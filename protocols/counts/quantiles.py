@@ -124,6 +124,7 @@ class Quantiles(OneView[Nodes]):
     """
 
     task: ClassVar[str] = "quantiles"
+    usual_size: ClassVar[int] = 16
 
     def __init__(
         self,

@@ -21,7 +21,7 @@ class CountsTask(ABC):
         honest: users whose noise is counted on.
         delta: at which the guarantee is stated.
         trust: who must be trusted.
-        usual_size: cells, groups or items where none are asked for.
+        usual_size: cells, groups or items where none are asked for: few, of all levels and rounds.
     """
 
     task: ClassVar[str]

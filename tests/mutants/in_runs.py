@@ -16,13 +16,16 @@ from protocols import (
     L2Ball,
     Logistic,
     Problem,
+    Quantiles,
     ShuffleGD,
     ShuffleSGD,
     VectorSum,
 )
 from protocols.comparison.named import named_protocol
+from protocols.counts.trees import Nodes
 from protocols.shuffle.one_shot import CertifiedMinimiser, OneShotAverage
 from shuffle_sim import Privacy, roles
+from shuffle_sim.data import population
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.execution import engine, journal, plain, rounds, setup
 from shuffle_sim.execution.inprocess import InProcessRuntime
@@ -33,6 +36,7 @@ from shuffle_sim.protocol.randomizer import Randomizer
 from shuffle_sim.protocol.task import Participation, Task
 from shuffle_sim.roles import Deployment, Shuffler, UserShard, users
 from shuffle_sim.sampling import randomness, shuffling
+from shuffle_sim.sampling.exact import poisson
 from shuffle_sim.sampling.kernels import lanes
 from shuffle_sim.sampling.randomness import Role
 
@@ -344,6 +348,40 @@ def read_by_others(patch):
     patch.setattr(engine, "journal_of", journal_of)
 
 
+def every_other_row_hashed(patch):
+    """Rows in odd places may change."""
+    true = vars(population)["_hashed"]
+    patch.setattr(population, "_hashed", lambda rows: true(rows[::2]))
+
+
+def range_of_data(patch):
+    """Quantiles are asked for between the least and the largest value."""
+
+    def check(self, rows):
+        self.low, self.high = float(np.min(rows)), float(np.max(rows))
+
+    patch.setattr(Quantiles, "check", check)
+
+
+def nested_levels(patch):
+    """The first bins of a level have the noise of the level before."""
+
+    def drawn(self, users, rng):
+        size, number = self.sizes[-1], self._number(len(self.sizes) - 1, users)
+        many = poisson(number, rng)
+        makers, places = (rng.integers(high, size=many) for high in (users, size))
+        sizes = rng.integers(1, self.batch + 1, size=many)
+        for first, size in zip(self.edges, self.sizes, strict=False):
+            inside = places < size
+            yield makers[inside], first + places[inside], sizes[inside]
+
+    patch.setattr(Nodes, "drawn", drawn)
+
+
+def levels() -> Any:
+    return named_protocol("quantiles", 200, 16, Privacy(1.0, 1e-6))
+
+
 def counts() -> Any:
     return named_protocol("histogram", 1000, 8, Privacy(1.0, 1e-6))
 
@@ -372,6 +410,9 @@ PLANTED = (
     ("records of the largest person", "hosted", persons, most_records_told),
     ("held back", "resumed", vector, held_back),
     ("read by others", "resumed", vector, read_by_others),
+    ("every other row is hashed", "resumed", vector, every_other_row_hashed),
+    ("a range of data", "hosted", levels, range_of_data),
+    ("nested levels", "apart", levels, nested_levels),
     ("names of rows", "unseeded", vector, _identity(_named_by_rows)),
     ("other blocks go on", "resumed", vector, _of_any("block size")),
     ("another fidelity goes on", "resumed", vector, _of_any("fidelity")),

@@ -21,12 +21,13 @@ from shuffle_sim.auditing.laws.statistics import LawError, naming
 from shuffle_sim.auditing.shuffle.asked_runs import AskedRuns
 from shuffle_sim.auditing.shuffle.bench import ANYTHING, far
 from shuffle_sim.auditing.shuffle.canaries import canaries, whole_runs
+from shuffle_sim.auditing.shuffle.changing import broadcast
 from shuffle_sim.auditing.shuffle.sealed import SEALS, check_hops
 from shuffle_sim.auditing.shuffle.tasks import check_task
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.population import InMemory, Population, Unit
 from shuffle_sim.errors import FrameError
-from shuffle_sim.protocol.base import Query, RoundSpec
+from shuffle_sim.protocol.base import Query
 from shuffle_sim.protocol.task import walked
 from shuffle_sim.roles import count_type
 from shuffle_sim.roles.users import admitted
@@ -199,12 +200,7 @@ class Asked(AskedRuns):
         if (task := deployment.agreed) is None:
             return
         population, spec, first = self.population(), self.spec, deployment.blocks()[:1]
-
-        def asked(index: int, spec: RoundSpec) -> bytes:
-            payload = spec.broadcast(deployment.vocabulary)
-            context = Context.of_broadcast(deployment.task, index, payload)
-            return Frame(Kind.ROUND, context, 0, 0, payload).tobytes()
-
+        asked = partial(broadcast, deployment)
         check_task(task, spec, deployment.vocabulary)
         other = asked(1, replace(spec, minimum=spec.minimum + 1))
         payload, context = spec.broadcast(deployment.vocabulary), parse(other).context

@@ -14,7 +14,8 @@ from shuffle_sim.auditing.claims.plan import UncheckedError
 from shuffle_sim.auditing.claims.resuming import Drawn, Kept, renamed
 from shuffle_sim.auditing.claims.stated import check_beside, check_rounds
 from shuffle_sim.auditing.laws.statistics import LawError
-from shuffle_sim.auditing.shuffle.bench import of_categories
+from shuffle_sim.auditing.shuffle.bench import ANYTHING, of_categories
+from shuffle_sim.auditing.shuffle.changing import check_changed
 from shuffle_sim.auditing.shuffle.company import Corrupted
 from shuffle_sim.auditing.shuffle.sealed import check_runs, check_sealing
 from shuffle_sim.auditing.shuffle.watching import (
@@ -178,7 +179,7 @@ class AskedRuns:
                 kind, index, *_ = key
                 raise LawError(f"round {index}: a {kind.name.lower()} frame that no role sends")
         self._replay(found, seen)
-        self._beside(found, seed)
+        self._beside(found, seen, seed)
 
     def _replay(self, found: Any, seen: Watched) -> None:
         """The result is that of the views alone."""
@@ -194,8 +195,8 @@ class AskedRuns:
         if fingerprint(protocol.result(state)) != fingerprint(found.value):
             raise LawError("the result does not follow from the views")
 
-    def _beside(self, found: Any, seed: int) -> None:
-        """What a result tells beside its value is that of a run on rows far out."""
+    def _beside(self, found: Any, seen: Watched, seed: int) -> None:
+        """What is asked first, and told beside a result's value, is that of rows far out."""
         population, persons = self.population(), self.protocol.unit is Unit.PERSON
         rows = self.data if persons else getattr(population, "array", None)
         if not isinstance(rows, np.ndarray):
@@ -210,7 +211,10 @@ class AskedRuns:
         else:
             moved = rows * _OUT
         with suppress(ParameterError):  # such rows are refused
-            check_beside(found, self._run(seed, data=moved)[0])
+            other, shown = self._run(seed, data=moved)
+            check_beside(found, other)
+            if shown.queries[:1] != seen.queries[:1]:
+                raise LawError("what is asked first depends on rows")
 
     def resumed(self) -> None:
         """What a stopped run leaves on disk, and who may go on; what lost roles draw from."""
@@ -218,6 +222,8 @@ class AskedRuns:
         if not isinstance(host, InProcessRuntime):
             self.put_back(InProcessRuntime())
         population, others = self.population(), list[Any]()
+        known = self._deployment(self.options.get("fidelity"))
+        check_changed(self.shard, replace(known, agreed=ANYTHING), self.spec, population)
         if isinstance(population, InMemory) and population.array.dtype.kind == "f":
             others = nearly(population.array)
         remembers = self.options.get("adversary") is not None

@@ -4,13 +4,14 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import product
 from typing import Any, Literal
 
 import numpy as np
 import scipy  # parts by attribute: they load when used
 from numpy.typing import NDArray
 
-from shuffle_sim.arrays import Floats, Values
+from shuffle_sim.arrays import Floats, Values, dense
 from shuffle_sim.auditing.laws.statistics import LawError
 from shuffle_sim.auditing.shuffle.bench import of_categories
 from shuffle_sim.data.population import Unit
@@ -177,10 +178,14 @@ def rows_for(protocol: Protocol[Any], spec: RoundSpec, entropy: int) -> Any:
     records = max(1, min(records, protocol.most_records))
     persons = protocol.unit is Unit.PERSON or records > 1
     if of_categories(spec.randomizer):
-        for shape in (n, (n, 1), (n, 2)):
-            rows = rng.integers(0, 2, shape).astype(float)
-            if _takes(protocol, spec, rows):
-                return rows
+        numbers, places = rng.random((n, 2)), rng.integers(0, 2, (n, 2)).astype(float)
+        for width in (None, 1, 2):
+            # Numbers where they are asked for: inside of their range, not at its ends.
+            for numeric in product((True, False), repeat=width or 1):
+                rows = np.where(numeric, numbers[:, : width or 1], places[:, : width or 1])
+                rows = rows[:, 0] if width is None else rows
+                if _takes(protocol, spec, rows) and _tells(spec, rows):
+                    return rows
     for width in (None, *range(1, _WIDEST)):
         if width is None:
             rows = rng.random(n)
@@ -193,6 +198,12 @@ def rows_for(protocol: Protocol[Any], spec: RoundSpec, entropy: int) -> Any:
             if _takes(protocol, spec, rows):
                 return rows
     return None
+
+
+def _tells(spec: RoundSpec, rows: Floats) -> bool:
+    """Whether no user's category is absent."""
+    values, _ = spec.randomizer.admit(spec.query(rows))
+    return not (dense(values) == spec.randomizer.absent).any()
 
 
 def _takes(protocol: Protocol[Any], spec: RoundSpec, rows: Floats) -> bool:

@@ -8,33 +8,26 @@ twice and a word without noise are all off it.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
-from itertools import combinations, product
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shuffle_sim.arrays import Floats, dense
-from shuffle_sim.auditing.claims.empirical import weighed
 from shuffle_sim.auditing.claims.plan import UncheckedError
-from shuffle_sim.auditing.laws.losses import Losses, hockey
 from shuffle_sim.auditing.laws.scores import judge, ranked, scored, stacked, summed
 from shuffle_sim.auditing.laws.sequences import check_products
 from shuffle_sim.auditing.laws.statistics import LawError, check_pmf, naming
 from shuffle_sim.auditing.shuffle.bench import ROUNDS, BenchRound
-from shuffle_sim.auditing.shuffle.canaries import pair_table
 from shuffle_sim.auditing.shuffle.viewing import check_orders
-from shuffle_sim.auditing.shuffle.word_data import WordData
+from shuffle_sim.auditing.shuffle.word_losses import WordLosses
 from shuffle_sim.auditing.shuffle.word_plan import WORD_KINDS
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.population import InMemory
 from shuffle_sim.errors import FrameError
-from shuffle_sim.privacy.theorems import theorem_of
 from shuffle_sim.protocol.base import Protocol, RoundSpec
-from shuffle_sim.protocol.randomizer import Randomizer
 from shuffle_sim.roles import read_reports
 from shuffle_sim.wire.frames import Frame
 from shuffle_sim.wire.messages import Messages, Tally
@@ -49,15 +42,11 @@ _OUTCOMES = 60_000  # of a word's tally over those users: their law is convolved
 _PAIRED = 400  # outcomes of two rounds, at most
 _SELDOM = 0.05  # of a law must be apart from its likeliest range
 _AT_ONCE, _FEW, _LOOKED = 1000, 150, 12  # users of a block, rounds, and words
-_HONEST, _DATA = 60, 6  # users; data, of which any two are compared
 _TOGETHER = 2_000  # rounds
-_WEIGHED, _NUMBERS = 100_000, 3e6  # users, and values of them in all rounds
-_DELTAS = 1e-6, 0.01, 0.2
 _PAIRS = 16  # words at the beginning, and anywhere, that are compared two by two
-_EPSILONS = (0.0, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
 
 
-class WordChecks(WordData):
+class WordChecks(WordLosses):
     """The checks of one randomizer of categories, or of others whose view is of words."""
 
     kinds = WORD_KINDS
@@ -173,18 +162,35 @@ class WordChecks(WordData):
         few = np.linspace(0, len(self._words) - 1, _PAIRS).astype(np.int64)
         kept = np.union1d(few, np.arange(min(_PAIRS, len(self._words))))
         apart = np.array([self.randomizer.drawn_with(int(self._words[word])) for word in kept])
-        one, other = np.nonzero(np.triu(apart[:, None] != apart))
-        if not one.size:
+        pairs = np.nonzero(np.triu(apart[:, None] != apart))
+        if not pairs[0].size:
             raise UncheckedError("all words that are looked at are drawn together")
-        fidelity = "aggregate" if self._counted else "literal"
-        seen = self._tallies(fidelity, _TOGETHER, users, users)
-        scaled, spread = np.zeros((len(seen), len(kept))), np.zeros(len(kept))
-        for place, (word, law) in enumerate(self._laws_of(kept, users)):
+        ways: dict[str, tuple[int, int, int]] = {"literal": (_TOGETHER, users, users)}
+        if self._counted:  # one by one, and many at once: by other code
+            messages = _USERS * self.randomizer.usual_messages
+            rounds = int(np.clip(_MESSAGES / 5 / messages, _FEW, _TOGETHER))
+            ways = {"literal": (rounds, _USERS, _BLOCK), "aggregate": ways["literal"]}
+        for fidelity, drawn in ways.items():
+            with naming(fidelity):
+                seen, laws = self._tallies(fidelity, *drawn), self._laws_of(kept, drawn[1])
+                given = seen[:, kept], [law for _, law in laws], pairs
+                self._independent_words(*given, self.alarm / len(ways))
+
+    @staticmethod
+    def _independent_words(
+        seen: NDArray[np.int64],
+        laws: list[Floats],
+        pairs: tuple[NDArray[np.intp], ...],
+        alarm: float,
+    ) -> None:
+        """Tallies of words, (rounds, words), that are independent in pairs."""
+        scaled, spread = np.zeros(seen.shape), np.zeros(len(laws))
+        for place, law in enumerate(laws):
             ranks, spread[place] = ranked(law)
-            scaled[:, place] = ranks[np.minimum(seen[:, word], len(ranks) - 1)]
-        products, squares = scaled.T @ scaled, (scaled**2).sum(axis=0)
-        most = squares[one] * spread[other]
-        check_products(products[one, other], most, self.alarm, "two words of a tally")
+            scaled[:, place] = ranks[np.minimum(seen[:, place], len(ranks) - 1)]
+        one, other = pairs
+        most = (scaled**2).sum(axis=0)[one] * spread[other]
+        check_products((scaled.T @ scaled)[one, other], most, alarm, "two words of a tally")
 
     def tally_law(self, fidelity: str) -> None:
         """Tallies of each word over all users, of independent rounds."""
@@ -219,98 +225,6 @@ class WordChecks(WordData):
                 looked += 1
         if not looked:
             raise UncheckedError("the tallies of all words are nearly certain")
-
-    def event(self) -> None:
-        """Tallies of words are part of the view: their exact delta is at most the event's.
-
-        Each word by itself, for any two data and all others at a third; and all words together that
-        are drawn apart, for the worst pair.
-        """
-        event = self.spec.event
-        honest = min(_HONEST, getattr(event, "honest", _HONEST))
-        charged = event.with_honest(honest)
-        stated = {
-            epsilon: theorem_of(type(charged)).delta(((charged, 1),), epsilon)
-            for epsilon in _EPSILONS
-        }
-        for word, laws in enumerate(self._laws_of_data()):
-            rest = [summed([(law, honest - 1)]) for law in laws]
-            for (one, other), others in product(combinations(laws, 2), rest):
-                p, q = (summed([(law, 1), (others, 1)]) for law in (one, other))
-                self._within(partial(hockey, p, q), stated, f"word {word}", honest)
-                self._within(partial(hockey, q, p), stated, f"word {word}", honest)
-        pairs = list(self._drawn_apart(honest))
-        for turned in (pairs, [pair[::-1] for pair in pairs]) if len(pairs) > 1 else ():
-            what = f"{len(pairs)} words together"
-            self._within(Losses.of(turned).delta, stated, what, honest)
-
-    def _laws_of_data(self) -> Iterator[list[Floats]]:
-        """By word, the laws that some data have of it, each once."""
-        places = np.unique(np.linspace(0, len(self.rows) - 1, _DATA).astype(np.int64))
-        data = [*self._pair, *self.rows[:1], *self.rows[-2:], *self.rows[places]]
-        for word in self._words.tolist():
-            laws = [self.said(x, word) for x in data]
-            size = max(map(len, laws))
-            padded = [np.pad(law, (0, size - len(law))) for law in laws]
-            yield list({law.tobytes(): law for law in padded}.values())
-
-    def _drawn_apart(self, honest: int) -> Iterator[tuple[Floats, Floats]]:
-        """Laws of words that are drawn apart, of which the pair has two: of those and others."""
-        if (drawn_with := getattr(self.randomizer, "drawn_with", None)) is None:
-            return
-        known = set[int]()
-        for word, (first, second) in zip(
-            self._words.tolist(), zip(*self._of_pair, strict=True), strict=True
-        ):
-            size = max(len(first), len(second))
-            one, other = (np.pad(law, (0, size - len(law))) for law in (first, second))
-            if not np.array_equal(one, other) and (kind := int(drawn_with(word))) not in known:
-                known.add(kind)
-                rest = summed([(one, honest - 1)])
-                yield summed([(one, 1), (rest, 1)]), summed([(other, 1), (rest, 1)])
-
-    def _within(
-        self, delta: Callable[[float], float], stated: dict[float, float], what: str, honest: int
-    ) -> None:
-        """No delta of a pair is above the event's."""
-        for epsilon, allowed in stated.items():
-            if (least := delta(epsilon)) > allowed * (1 + 1e-6) + 1e-12:
-                raise LawError(
-                    f"{what}: delta {least:.3g} at epsilon {epsilon:g} for {honest} users, "
-                    f"charged for is {allowed:.3g}"
-                )
-
-    def weighed(self) -> None:
-        """The sum of a view's words that tells the worst pair best: no stated law is asked.
-
-        All who are counted on hold the pair's first; or one of them its second.
-        """
-        slow = type(self.randomizer).reports is Randomizer.reports  # it draws user by user
-        most = _HONEST if slow else _WEIGHED
-        users = min(most, math.ceil(self.protocol.honest_fraction * self.spec.cohort.size))
-        event = self.spec.event if users < most else self.spec.event.with_honest(users)
-        rounds, rng = range(self.weighed_rounds), np.random.default_rng([self.entropy, 14])
-        drawn = partial(self.randomizer.tallied, rng=rng)
-        values = (pair_table(self.randomizer, users, high=high) for high in (False, True))
-        low, high = (np.array([self._dense(drawn(x))[self._words] for _ in rounds]) for x in values)
-        for delta in _DELTAS:
-            shown = weighed(low, high, delta, self.alarm / len(_DELTAS))
-            if shown > 0 and theorem_of(type(event)).delta(((event, 1),), shown) < delta:
-                raise LawError(f"a sum of words shows epsilon {shown:.3g} at delta {delta:g}")
-
-    @property
-    def weighed_rounds(self) -> int:
-        """Of each of two tables."""
-        return int(np.clip(_NUMBERS / self.spec.cohort.size, _FEW, _TOGETHER))
-
-    def message(self) -> None:
-        """The probabilities of a message for any two data, by the stated law."""
-        for word, laws in enumerate(self._laws_of_data()):
-            chances = [float(law[1:].sum()) for law in laws]
-            most = math.exp(self.randomizer.epsilon0) * min(chances) * (1 + 1e-9)
-            if max(chances) > most:
-                ratio = f"{max(chances):.4g} against {min(chances):.4g}"
-                raise LawError(f"word {word}: {ratio} is beyond epsilon0")
 
     @property
     def _counted(self) -> bool:
