@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from protocols import CentralSum
+from protocols.central.record.objective_perturbation import LinearTerm
 from protocols.central.record.sums import BallSum
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.persons import population_for
@@ -54,6 +55,16 @@ def single_numbers(patch):
         return self.noise_multiplier * rng.standard_normal(d, dtype=np.float32).astype(float)
 
     patch.setattr(Gaussian, "noise", noise)
+
+
+def minimisers_as_they_are(patch):
+    """Nothing is added for the distance from the true minimiser."""
+    true = LinearTerm.sample
+
+    def sample(self, value, sensitivity, rng):
+        return true(dataclasses.replace(self, radius=0.0), value, sensitivity, rng)
+
+    patch.setattr(LinearTerm, "sample", sample)
 
 
 def files_unseen(patch):
@@ -561,6 +572,7 @@ CURATED: dict[str, tuple[Any, Callable[[Any], object] | None, str]] = {
     "a clip of the rows": (ClipsByRows, None, FOLLOWS),
     "rows in the result": (AddsRows, None, FOLLOWS),
     "rows in what is said": (TellsRows, None, MADE),
+    "minimisers as they are": (steep.perturbs, minimisers_as_they_are, ALONE),
     "files unseen": (steep.minimises(steep.SQUARED), files_unseen, FAR),
     "multiples of single numbers": (Thrice, single_numbers, MADE),
     "an end by the rows": (EndsByRows, None, FOLLOWS),
@@ -588,4 +600,6 @@ def curated(kind: Any) -> tuple[Any, np.ndarray, np.ndarray]:
     first = np.random.default_rng(8).normal(size=(30, d)) / 5
     second = first.copy()
     first[0], second[0] = np.eye(d)[0], -np.eye(d)[0]
+    if kind is steep.perturbs:  # of two classes
+        first[:, -1] = second[:, -1] = np.where(np.arange(30) % 2, 1.0, -1.0)
     return kind(n=30, d=d, mechanism=Gaussian(30.0), delta=1e-6), first, second

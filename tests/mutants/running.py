@@ -11,6 +11,7 @@ from shuffle_sim.auditing import LawError
 from shuffle_sim.auditing.claims.plan import FALSE_ALARM
 from shuffle_sim.auditing.claims.stated import check_bound
 from shuffle_sim.auditing.curator import curated as releases
+from shuffle_sim.auditing.curator.calls import value_of
 from shuffle_sim.auditing.curator.convexity import check_loss, losses_of
 from shuffle_sim.auditing.curator.curated import Runs
 from shuffle_sim.auditing.curator.mechanism_law import check_mechanism
@@ -18,6 +19,7 @@ from shuffle_sim.auditing.shuffle.asked import Asked
 from shuffle_sim.auditing.shuffle.bench import of_categories
 from shuffle_sim.auditing.shuffle.checks import Checks
 from shuffle_sim.auditing.shuffle.words import WordChecks
+from shuffle_sim.data.population import InMemory
 from shuffle_sim.errors import ShuffleSimError
 from shuffle_sim.protocol.release import Release
 from shuffle_sim.roles import Shuffler, UserShard
@@ -77,8 +79,8 @@ def caught_curator(name: str, patch: pytest.MonkeyPatch) -> bool:
     if plant is not None:
         plant(patch)
     if check == ALONE:
-        algorithm = curated(kind)[0]
-        return _caught_alone(algorithm.plan(algorithm.init()))
+        algorithm, rows, _ = curated(kind)
+        return _caught_alone(algorithm.plan(algorithm.init()), rows)
     if check == STEEP:
         return _caught_steep(*curated(kind)[:2])
     if check == FRESH:  # all runs, however slow the machine: with fewer a defect may pass
@@ -105,10 +107,12 @@ def _caught_steep(algorithm: Any, rows: np.ndarray) -> bool:
     return False
 
 
-def _caught_alone(release: Release) -> bool:
+def _caught_alone(release: Release, rows: np.ndarray) -> bool:
     """Whether a mechanism is refused without a run of the curator."""
+    given = hasattr(release.mechanism, "after")  # what minimises needs rows
+    value = value_of(release, InMemory(rows)) if given else np.zeros(3)
     try:
-        check_mechanism(release, np.zeros(3), FALSE_ALARM / 20)
+        check_mechanism(release, value, FALSE_ALARM / 20)
     except LawError:
         return True
     return False

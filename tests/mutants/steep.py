@@ -6,7 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from protocols import HeavyTailedERM, Huber, L2Ball, OutputPerturbation, Problem, Squared
+from protocols import (
+    HeavyTailedERM,
+    Huber,
+    L2Ball,
+    Logistic,
+    ObjectivePerturbation,
+    OutputPerturbation,
+    Problem,
+    Squared,
+)
 from protocols.problems.linear_loss import LinearLoss
 from protocols.problems.loss import Loss, OfLoss
 from shuffle_sim import Privacy
@@ -26,6 +35,12 @@ def minimises(loss: Any) -> Made:
         return OutputPerturbation.calibrated(n=n, problem=problem, privacy=_PRIVACY)
 
     return made
+
+
+def perturbs(*, n: int, d: int, **_: Any) -> CentralAlgorithm[Any]:
+    """Its noise is a linear term, and a little after the minimiser."""
+    problem = Problem(Logistic(), L2Ball(d - 1, 2.0), ridge=0.5)
+    return ObjectivePerturbation.calibrated(n=n, problem=problem, privacy=_PRIVACY)
 
 
 def clips(*, n: int, d: int, **_: Any) -> CentralAlgorithm[Any]:

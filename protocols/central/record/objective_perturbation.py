@@ -77,6 +77,13 @@ class Rows:
         return minimise(function, self.radius, self.solver).point
 
 
+class _Still(Rows):
+    """Rows whose minimisers are all 0."""
+
+    def minimiser(self, linear: Floats) -> Floats:
+        return np.zeros_like(linear)
+
+
 @dataclass(frozen=True)
 class RowGradients(WholeStatistic):
     """The rows as a function of the linear term; one row moves the gradient of the sum by 2 L.
@@ -141,6 +148,11 @@ class LinearTerm(Mechanism[Floats]):
         if isinstance(self.law, ObjectiveEvent):
             return GaussianEvent(self.law.noise_multiplier), term
         return GammaEvent(self.law.tilt, value.risk.d), term
+
+    def after(self, value: Any) -> tuple[Any, PrivacyEvent, float]:
+        """For audits: a value of minimiser 0, the law of what is added, and its sensitivity."""
+        event = GammaEvent(self.law.rate, value.risk.d)
+        return _Still(**vars(value)), event, 2 * self.radius
 
 
 class ObjectivePerturbation(OneRelease):

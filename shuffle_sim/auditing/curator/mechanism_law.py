@@ -16,6 +16,7 @@ from shuffle_sim.auditing.curator.release_law import (
     check_uniform,
     digits_of,
     on_grid,
+    uniform_noise,
     uniform_of,
 )
 from shuffle_sim.auditing.laws.evidence import against_law
@@ -77,6 +78,10 @@ def check_mechanism(release: Release, value: Any, alarm: float) -> None:
                 counted, law = np.bincount(drawn, minlength=len(logs)), scipy.special.softmax(logs)
                 if len(counted) > len(law) or against_law(counted, law, alarm / len(_LOGS)):
                     raise LawError(f"{len(law)} choices come {counted.tolist()} times")
+    elif (after := getattr(mechanism, "after", None)) is not None:
+        still, event, unit = after(value)
+        added = (np.asarray(mechanism.sample(still, size, rng)) / unit for _ in range(_FEW))
+        seen = [np.array([uniform_noise(event, each) for each in added])]
     elif isinstance(mechanism, Noise):
         for each in _values_for(mechanism, size, rng):
             one = uniform_of(release, each, mechanism.sample(each, size, rng), rng)

@@ -5,7 +5,7 @@ The law is that of the event, which is what is charged; the mechanism's own word
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import scipy  # parts by attribute: they load when used
@@ -86,8 +86,7 @@ def uniform_of(
     """
     mechanism, event, size = release.mechanism, release.event, release.sensitivity.value
     if (inverse := getattr(mechanism, "uniform", None)) is not None:
-        found: Floats | None = inverse(value, size, released, rng)
-        return found
+        return cast("Floats | None", inverse(value, size, released, rng))
     if isinstance(event, RangeEvent) and isinstance(mechanism, Exponential):
         utilities = event.epsilon / size * np.asarray(value, float)
         law = np.exp(utilities - scipy.special.logsumexp(utilities))
@@ -104,7 +103,12 @@ def uniform_of(
     if isinstance(law_of, GaussianEvent) and isinstance(mechanism, Noise):
         # What adds more than is charged must have it.
         noise = noise / max(1.0, mechanism.spread(1) / law_of.noise_multiplier)
-    return _UNIFORM[type(law_of)](law_of, noise) if type(law_of) in _UNIFORM else None
+    return uniform_noise(law_of, noise)
+
+
+def uniform_noise(event: Any, noise: Floats) -> Floats | None:
+    """Noise for sensitivity 1 by the law of an event, as uniform numbers; None: none is known."""
+    return _UNIFORM[type(event)](event, noise) if type(event) in _UNIFORM else None
 
 
 def _added(release: Release, value: Any, released: Any) -> tuple[Any, Floats]:
@@ -130,8 +134,7 @@ def odds(release: Release, value: Any, other: Any, released: Any) -> tuple[float
         mine, others = (each - scipy.special.logsumexp(each) for each in (mine, others))
         return float(others[int(released)] - mine[int(released)]), True
     if (speaks := getattr(mechanism, "odds", None)) is not None:
-        told: tuple[float, bool] = speaks(value, other, size, released)
-        return told
+        return cast("tuple[float, bool]", speaks(value, other, size, released))
     (event, one), (_, two) = (_added(release, each, released) for each in (value, other))
     if event is None:
         return None
