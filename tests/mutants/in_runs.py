@@ -31,7 +31,8 @@ from shuffle_sim.execution import engine, journal, plain, rounds, setup
 from shuffle_sim.execution.inprocess import InProcessRuntime
 from shuffle_sim.execution.result import Result
 from shuffle_sim.privacy import composition
-from shuffle_sim.privacy.bounds import blanket, cells
+from shuffle_sim.privacy.bounds import blanket, buckets, carry, cells
+from shuffle_sim.privacy.events import SplitMixEvent
 from shuffle_sim.protocol.randomizer import Randomizer
 from shuffle_sim.protocol.task import Participation, Task
 from shuffle_sim.roles import Deployment, Shuffler, UserShard, users
@@ -382,6 +383,37 @@ def levels() -> Any:
     return named_protocol("quantiles", 200, 16, Privacy(1.0, 1e-6))
 
 
+def nothing_given_up(patch):
+    """A theorem of carries leaves out what its lemma gives up."""
+    true = carry._pairs
+
+    def pairs(*given):
+        found, given_up = true(*given)
+        return found, given_up * 0.0
+
+    patch.setattr(carry, "_pairs", pairs)
+
+
+def secure_by_twice(patch):
+    """The bits of security of split and mix are not halved."""
+    true = vars(SplitMixEvent)["security"].fget
+    patch.setattr(SplitMixEvent, "security", property(lambda self: 2 * true(self)))
+
+
+def half_of_a_signal(patch):
+    """Neighbours of a sum by buckets are a norm bound apart, not two."""
+    true = buckets.Buckets.divergences
+    patch.setattr(buckets.Buckets, "divergences", lambda self, lost: true(self, lost) / 4)
+
+
+def shares() -> Any:
+    return named_protocol("split-and-mix", 1000, 1, Privacy(1.0, 1e-6))
+
+
+def sparse() -> Any:
+    return named_protocol("sparse-vector-sum", 1000, 64, Privacy(1.0, 1e-6))
+
+
 def counts() -> Any:
     return named_protocol("histogram", 1000, 8, Privacy(1.0, 1e-6))
 
@@ -419,6 +451,9 @@ PLANTED = (
     ("attackers go on", "resumed", vector, _identity(_of_any_attack)),
     ("the first range counts", "agreed", batches, first_range_counts),
     ("the larger of two costs", "bound", calibrated, larger_of_two),
+    ("nothing is given up", "bound", calibrated, nothing_given_up),
+    ("secure by twice the bits", "bound", shares, secure_by_twice),
+    ("a quarter of a divergence", "bound", sparse, half_of_a_signal),
     ("one bin for two", "bound", counts, one_cell_for_two),
     ("more of a blanket", "bound", single, more_blanket),
     ("any form is answered", "agreed", vector, any_form),

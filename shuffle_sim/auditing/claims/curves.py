@@ -8,6 +8,7 @@ import numpy as np
 import scipy  # parts by attribute: they load when used
 
 from shuffle_sim.arrays import Floats
+from shuffle_sim.auditing.claims.settled import check_settled
 from shuffle_sim.auditing.laws.losses import Losses, hockey
 from shuffle_sim.auditing.laws.statistics import LawError
 from shuffle_sim.privacy.accountant import ShuffleAccountant
@@ -45,7 +46,10 @@ def check_curves(events: Iterable[PrivacyEvent], delta: float) -> None:
     Raises:
         LawError: an event costs less.
     """
-    for event in list(dict.fromkeys(events))[:_EVENTS]:
+    every = list(dict.fromkeys(events))
+    for kind in dict.fromkeys(map(type, every)):
+        check_settled(kind)
+    for event in every[:_EVENTS]:
         known, name = _KNOWN.get(type(event), _unknown), type(event).__name__
         alone = ShuffleAccountant().compose(event)
         for level in _DELTAS:

@@ -1,0 +1,88 @@
+"""What theorems give for their own examples: an accountant that states less than that is wrong.
+
+The numbers follow from the proofs (docs: theory), whose oracles the tests hold them to. Who proves
+more settles them anew: `python -m shuffle_sim.auditing.claims.settled` prints the table.
+"""
+
+import math
+
+from shuffle_sim.auditing.laws.statistics import LawError
+from shuffle_sim.privacy.accountant import ShuffleAccountant
+from shuffle_sim.privacy.events import PrivacyEvent
+from shuffle_sim.privacy.theorems import Theorem, theorem_of
+
+_ASKED = (1, 1e-2), (1, 1e-6), (1, 1e-12), (9, 1e-6)  # releases, and delta
+_EPSILONS = 0.5, 2.0
+_ROUNDED = 1e-5  # of roundings and of searches, relative
+
+SETTLED: dict[str, tuple[float, ...]] = {
+    "BinomialShiftEvent": (1.619486, 1.138921, 0.9080551, 0.565725, 0.4551217, 17.73764, 138.2462),
+    "BinomialSumEvent": (3.423941, 2.200219, 1.753174, 1.095207, 0, 42.24497, 345.2376),
+    "BlanketEvent": (1.670813, 1.201324, 0.6989002, 0.2822672, 0.3990298, 24.48127, 53.43851),
+    "BucketSumEvent": (3.340537, 2.521257, 1.808971, 1.604134, 0.2321578, 141.7971, 245.3956),
+    "CarrySumEvent": (6.522438, 4.759789, 3.892136, 2.725964, 0.2732332, 170.7934, 470.6808),
+    "FixedBlanketEvent": (1.61481, 1.136628, 0.8650565, 0.6309145, 0.4141649, 23.33181, 62.57734),
+    "GammaEvent": (2.666629, 2.208177, 2.078056, 0.4548717, 0.09259262, 702.1683, 2120.816),
+    "GaussianEvent": (1.878275, 1.513493, 1.34164, 1.082896, 0.08263659, 467.9924, 729.3947),
+    "GaussianPairEvent": (1.093026, 0.7151, 0.5516534, 0.3184268, 0.1667525, 9.009854, 60.03434),
+    "GuardedThresholdEvent": (1.349744, 1.333334, 0, 0.3571456, 0, 17.36411, 29.93361),
+    "LaplaceEvent": (1.598315, 1.57576, 1.575758, 0.6481466, 0.1408451, 692.3956, 1381.804),
+    "LaplaceSumEvent": (1.073756, 0.9974159, 0, 0.2196487, 0.3420066, 3.367074, 51.89967),
+    "NonPrivateEvent": (0, 0, 0, 0, 0, 0, 0),
+    "ObjectiveEvent": (1.395674, 1.10781, 0.942393, 0.2314102, 0.36224, 13.64109, 273.4788),
+    "PollutionEvent": (1.650222, 0.700229, 0.5239128, 0.3123935, 0, 11.98256, 41.05198),
+    "PureEvent": (1.259875, 1.242426, 1.242424, 0.5790389, 0.3225809, 691.1549, 1381.551),
+    "PureObjectiveEvent": (1.142172, 1.132478, 1.132477, 0.2573054, 0.3907585, 3.948295, 1381.551),
+    "RangeEvent": (1.660826, 1.609093, 1.609091, 0.736054, 0.1639345, 693.2117, 1382.079),
+    "ShuffledEvent": (2.212113, 1.756708, 1.544849, 0.7315491, 0.3016086, 28.34049, 1422.802),
+    "SplitMixEvent": (0.8349343, 0.8080703, 0, 0, 0, 2.029922, 25.36026),
+    "TestedReleaseEvent": (1.068945, 0.7038979, 0, 0, 0, 7.46486, 20.7245),
+    "TwoSidedEvent": (0.9148161, 0.5016294, 0, 0.1205799, 0, 3.9467, 24.65514),
+}
+"""By event, what `stated` gives: in each way that epsilon and delta are asked for."""
+
+
+def stated(theorem: Theorem[PrivacyEvent]) -> tuple[float, ...]:
+    """How much is stated of the examples, in each way to ask: more for less epsilon or delta.
+
+    Sums of 1/(1 + epsilon) over the examples, and of it for all together; and of ln 1/delta.
+    """
+    alone = [
+        [ShuffleAccountant().compose(each, many) for each in theorem.examples] for many in (1, 9)
+    ]
+    together = ShuffleAccountant()
+    for each in theorem.examples:
+        together.compose(each)
+    found = [
+        math.fsum(1 / (1 + each.get_epsilon(delta)) for each in alone[many > 1])
+        for many, delta in _ASKED
+    ]
+    found.append(1 / (1 + together.get_epsilon(1e-6)))
+    for epsilon in _EPSILONS:
+        deltas = (max(each.get_delta(epsilon), 1e-300) for each in alone[0])
+        found.append(math.fsum(math.log(1 / each) for each in deltas))
+    return tuple(found)
+
+
+def check_settled(kind: type[PrivacyEvent]) -> None:
+    """No theorem of ours states more of its examples than is proven; of others' none is known.
+
+    Raises:
+        LawError: it does.
+    """
+    if (known := SETTLED.get(kind.__name__)) is None:
+        return
+    for place, (found, most) in enumerate(zip(stated(theorem_of(kind)), known, strict=True)):
+        if found > most * (1 + _ROUNDED) + 1e-9:
+            raise LawError(
+                f"{kind.__name__} costs less than is proven for its theorem's examples: "
+                f"{found:.6g} in place of {most:.6g} (number {place} of settled.py)"
+            )
+
+
+if __name__ == "__main__":
+    from shuffle_sim.registry import names, registered
+
+    for name in names("theorem"):
+        row = ", ".join(f"{each:.7g}" for each in stated(registered("theorem", name)))
+        print(f'    "{name}": ({row}),')
