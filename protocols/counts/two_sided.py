@@ -125,6 +125,16 @@ class TwoSided(Noisy):
         """Words of different bins are independent, given the data; for audits."""
         return word // 2
 
+    def contrast(self, word: int, users: int) -> tuple[int, Floats]:
+        """For audits: the word of the other side, and the law of for less against without own ones.
+
+        Batches of both sides cancel, so the noise that is left alone hides which bin a user left.
+        The law is of so many users, of -reach .. reach.
+        """
+        reach = math.ceil(46 / -math.log(self.decay)) + 2
+        noise = scipy.stats.nbinom.pmf(np.arange(reach + 1), users / self.planned, 1 - self.decay)
+        return word ^ 1, np.convolve(noise, noise[::-1])
+
     def pair_odds(self, tally: Tally) -> float:
         """ln of how much likelier a tally is if one user holds the second of the worst pair, where
         all others hold the first: it leaves one bin, and comes to another.

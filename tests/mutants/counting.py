@@ -40,6 +40,14 @@ def histogram(method="response", kind=None, categories=4, n=200, **given):
     return made
 
 
+class ShortBatches(TwoSided):
+    """Batches of one side are cut at two messages: their tails hide nobody."""
+
+    def drawn(self, users, rng):
+        for makers, places, sizes in super().drawn(users, rng):
+            yield makers, places, np.minimum(sizes, 2)
+
+
 class LieTogether(Response):
     """Two users in a row lie together."""
 

@@ -279,6 +279,7 @@ def _of_words() -> Iterator[Mutant]:
         ("fixed-blanket", c.OneBlanketForAll, "users_law", {}),
         ("fixed-blanket", c.LateWordsBare, "users_law", {"categories": 200}),
         ("unary", c.OneCoinForBits, "users_law", {}),
+        ("two-sided", c.ShortBatches, "tallies", {"n": 1000, "categories": 8}),
         ("response", c.TwiceTold, "aggregate_law", {}),
         ("unary", c.OneCategorySure, "search", {"categories": 300, "n": 5000}),
         ("response", c.OneCategoryTrue, "search", {"categories": 300, "n": 5000}),

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from shuffle_sim.arrays import Floats, dense
 from shuffle_sim.auditing.claims.plan import UncheckedError
+from shuffle_sim.auditing.laws.evidence import against_spread
 from shuffle_sim.auditing.laws.scores import judge, ranked, scored, stacked, summed
 from shuffle_sim.auditing.laws.sequences import check_products
 from shuffle_sim.auditing.laws.statistics import LawError, check_pmf, naming
@@ -42,7 +43,7 @@ _OUTCOMES = 60_000  # of a word's tally over those users: their law is convolved
 _PAIRED = 400  # outcomes of two rounds, at most
 _SELDOM = 0.05  # of a law must be apart from its likeliest range
 _AT_ONCE, _FEW, _LOOKED = 1000, 150, 12  # users of a block, rounds, and words
-_TOGETHER = 2_000  # rounds
+_TOGETHER, _CONTRASTED = 2_000, 500  # rounds
 _PAIRS = 16  # words at the beginning, and anywhere, that are compared two by two
 
 
@@ -204,7 +205,26 @@ class WordChecks(WordLosses):
         seen = self._tallies("aggregate", _FEW, users, users)
         kept = np.unique(np.linspace(0, len(self._words) - 1, _LOOKED).astype(np.int64))
         tests = [scored(seen[:, word], law) for word, law in self._laws_of(kept, users)]
-        judge(*stacked(tests), self.alarm, f"word, score of {users:,} users")
+        judge(*stacked(tests), self.alarm / 2, f"word, score of {users:,} users")
+        if hasattr(self.randomizer, "contrast"):
+            for fidelity in ("literal", "aggregate"):
+                with naming(fidelity):
+                    self._contrasts(fidelity, users, self.alarm / 4)
+
+    def _contrasts(self, fidelity: str, users: int, alarm: float) -> None:
+        """Differences of two words in which noise that both have cancels."""
+        words, seen = self._words.tolist(), self._tallies(fidelity, _CONTRASTED, users, users)
+        draws = list[tuple[NDArray[np.int64], Floats]]()
+        for place, word in enumerate(words):
+            other, law = self.randomizer.contrast(word, users)
+            if word < other and other in words:
+                # Own messages come for sure: as many as a law has no less of.
+                own = (users // 2 * int(np.argmax(laws[place] > 0)) for laws in self._of_pair)
+                index = seen[:, place] - sum(own) - seen[:, words.index(other)] + len(law) // 2
+                self._agrees(index, law, alarm / len(words), f"word {word} less word {other}")
+                draws.append((index, law))
+        if against_spread(draws, alarm / 2):
+            raise LawError("differences of words have another spread than their noise")
 
     def rounds(self) -> None:
         """The tallies of a word in two rounds that follow: independent, of the same law."""
