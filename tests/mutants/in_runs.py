@@ -36,6 +36,7 @@ from shuffle_sim.privacy.events import SplitMixEvent
 from shuffle_sim.protocol.randomizer import Randomizer
 from shuffle_sim.protocol.task import Participation, Task
 from shuffle_sim.roles import Deployment, Shuffler, UserShard, users
+from shuffle_sim.roles.pools import TallyPool
 from shuffle_sim.sampling import randomness, shuffling
 from shuffle_sim.sampling.exact import poisson
 from shuffle_sim.sampling.kernels import lanes
@@ -383,6 +384,18 @@ def levels() -> Any:
     return named_protocol("quantiles", 200, 16, Privacy(1.0, 1e-6))
 
 
+def totals_of_parts(patch):
+    """Parts of a round that come apart are released apart, where messages are not simulated."""
+    true = TallyPool.add
+
+    def add(self, reports):
+        true(self, reports)
+        self.parts = [*getattr(self, "parts", []), self.each - sum(getattr(self, "parts", [0]))]
+
+    patch.setattr(TallyPool, "add", add)
+    patch.setattr(TallyPool, "view", lambda self: np.array(self.parts))
+
+
 def nothing_given_up(patch):
     """A theorem of carries leaves out what its lemma gives up."""
     true = carry._pairs
@@ -435,6 +448,7 @@ PLANTED = (
     ("orders of 32 bits", "order", vector, orders_of_32_bits),
     ("one stream of two roles", "order", vector, one_stream_of_two_roles),
     ("one generator", "keys", vector, one_generator),
+    ("totals of parts", "order", vector, totals_of_parts),
     ("orders of few seeds", "keys", vector, orders_of_few_seeds),
     ("put back without what was asked", "resumed", vector, put_back_blank),
     ("put back with new entropy", "resumed", vector, put_back_anew),

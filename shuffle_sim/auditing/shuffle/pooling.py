@@ -8,14 +8,14 @@ from numpy.typing import NDArray
 
 from shuffle_sim.arrays import Floats
 from shuffle_sim.auditing.laws.evidence import against_spread
-from shuffle_sim.auditing.laws.orders import Tags, check_tags
+from shuffle_sim.auditing.laws.orders import Tags, WordTags, check_tags
 from shuffle_sim.auditing.laws.statistics import LawError
 from shuffle_sim.auditing.shuffle.sources import WORDS, taken
 from shuffle_sim.protocol.randomizer import Randomizer
-from shuffle_sim.roles import Deployment
+from shuffle_sim.roles import FIDELITIES, Deployment
 from shuffle_sim.roles.chunks import by_label, front
 from shuffle_sim.roles.onion import BoxPool, box_bytes, read_boxes
-from shuffle_sim.roles.pools import BitPool, MessagePool, SymbolPool
+from shuffle_sim.roles.pools import BitPool, MessagePool, SymbolPool, pool_of
 from shuffle_sim.sampling.randomness import Role
 from shuffle_sim.wire.messages import Messages
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _HUGE, _PIECES = (10**9 - 7, 12 * 10**8), 60  # places of a pool, on both sides of numpy's limit
 _ORDERS = 1 << 11  # of small pools, two by two
+_PARTS = 4  # in which reports come
 LONG = 1 << 17
 """Messages above which a permutation is compiled."""
 
@@ -40,6 +41,22 @@ def check_pools(bench: "Bench", alarm: float) -> None:
     views = [_cut(bench, BitPool, bits, 4000, index) for index in range(16)]
     if any(each.sum() != 2000 for each in views):
         raise LawError("a pool of bits does not hold what was sent")
+    _check_totals()
+
+
+def _check_totals() -> None:
+    """Where messages are not simulated, parts that came apart leave as one total."""
+    for randomizer in (Tags(2, 256, 1), WordTags(1, 256, 1)):
+        for fidelity in FIDELITIES:
+            pool = pool_of(randomizer, fidelity)
+            for first in range(0, _PARTS):
+                symbols = np.full((9, randomizer.alphabet.labels, 1), first)
+                words = randomizer.singly(symbols[:, 0, 0], np.ones(9, np.int64))
+                bits = Messages.from_symbols(randomizer.alphabet, symbols)
+                sent = bits if randomizer.view == "sums" else words
+                pool.add(sent if fidelity == "literal" else sent.tally())
+            if len(pool.view()) > 1:
+                raise LawError(f"at fidelity {fidelity} a view is not one total")
 
 
 def check_seeds(bench: "Bench") -> None:

@@ -23,7 +23,7 @@ from shuffle_sim.protocol.base import Protocol, Query, RoundSpec
 from shuffle_sim.roles import Analyzer, Shuffler, UserShard
 from shuffle_sim.sampling.kernels import fortran
 from shuffle_sim.wire.codec import encode
-from shuffle_sim.wire.frames import Frame, Kind, parse, split_frames
+from shuffle_sim.wire.frames import Context, Frame, Kind, parse, split_frames
 from shuffle_sim.wire.messages import Tally
 from shuffle_sim.wire.sealing import PublicKeys
 
@@ -107,6 +107,7 @@ class Watched:
         self.keys: list[PublicKeys] = []
         self._secrets: list[bytes] = []
         self.queries: list[bytes] = []
+        self._totals: dict[Context, bytes] = {}  # of rounds
         self._kept = 0
         self._places: dict[tuple[Any, ...], int] = defaultdict(int)
 
@@ -162,6 +163,10 @@ class Watched:
             raise LawError("the entropy of the run is in what its roles send")
         for data in split_frames(value):
             frame = parse(data)
+            if frame.kind is Kind.VIEW_TALLY and frame.payload:
+                self._totals.setdefault(frame.context, frame.payload)
+                if self._totals[frame.context] != frame.payload:
+                    raise LawError("a view holds the totals of several parts of its users")
             if frame.kind in _OPEN:
                 key = frame.kind, frame.context.round, frame.index
                 self._places[key] += 1
