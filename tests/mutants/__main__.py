@@ -12,7 +12,7 @@ import pytest
 from . import clean
 from .curators import CURATED
 from .registry import MUTANTS
-from .running import caught, caught_curator
+from .running import caught, caught_curator, uncached
 
 
 def rates(times: int, names: list[str], slow: bool) -> None:
@@ -25,6 +25,7 @@ def rates(times: int, names: list[str], slow: bool) -> None:
             continue
         found, began = 0, time.process_time()
         for seed in range(times):
+            uncached()
             with pytest.MonkeyPatch.context() as patch:
                 if mutant is None:
                     found += caught_curator(name, patch)

@@ -5,7 +5,9 @@ import hashlib
 import math
 import os
 import secrets
+import tempfile
 import time
+import warnings
 from types import SimpleNamespace
 from typing import Any
 
@@ -27,6 +29,7 @@ from protocols.shuffle.one_shot import CertifiedMinimiser, OneShotAverage
 from shuffle_sim import Privacy, roles
 from shuffle_sim.data import population
 from shuffle_sim.data.cohort import Cohort
+from shuffle_sim.errors import ParameterError
 from shuffle_sim.execution import engine, journal, plain, rounds, setup
 from shuffle_sim.execution.inprocess import InProcessRuntime
 from shuffle_sim.execution.result import Result
@@ -384,6 +387,40 @@ def levels() -> Any:
     return named_protocol("quantiles", 200, 16, Privacy(1.0, 1e-6))
 
 
+def _of_checked(aside):
+    """What is done with rows as they are checked: by protocol and rows."""
+
+    def plant(patch):
+        true = CarryVectorSum.check
+
+        def check(self, rows):
+            aside(self, np.asarray(rows))
+            true(self, rows)
+
+        patch.setattr(CarryVectorSum, "check", check)
+
+    return plant
+
+
+def _warned(protocol, rows):
+    long = int((np.linalg.norm(rows, axis=1) > 1).sum())
+    warnings.warn(f"{long} users are clipped", UserWarning, stacklevel=2)
+
+
+def _saved(protocol, rows):
+    with tempfile.TemporaryDirectory() as folder:
+        np.save(f"{folder}/rows.npy", rows)
+
+
+def _told(protocol, rows):
+    if not (finite := np.isfinite(rows).all(axis=1)).all():
+        raise ParameterError("data", rows[~finite], "finite")
+
+
+def _carried(protocol, rows):
+    protocol.rows = rows
+
+
 def totals_of_parts(patch):
     """Parts of a round that come apart are released apart, where messages are not simulated."""
     true = TallyPool.add
@@ -448,6 +485,10 @@ PLANTED = (
     ("orders of 32 bits", "order", vector, orders_of_32_bits),
     ("one stream of two roles", "order", vector, one_stream_of_two_roles),
     ("one generator", "keys", vector, one_generator),
+    ("a warning of rows", "hosted", calibrated, _of_checked(_warned)),
+    ("rows in a file", "hosted", calibrated, _of_checked(_saved)),
+    ("rows in an error", "hosted", calibrated, _of_checked(_told)),
+    ("rows for the shuffler", "hosted", calibrated, _of_checked(_carried)),
     ("totals of parts", "order", vector, totals_of_parts),
     ("orders of few seeds", "keys", vector, orders_of_few_seeds),
     ("put back without what was asked", "resumed", vector, put_back_blank),

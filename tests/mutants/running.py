@@ -1,6 +1,7 @@
 """One check of an audit on its own, as the audit makes it, with a defect planted or without."""
 
 import math
+import sys
 import warnings
 from typing import Any
 
@@ -71,6 +72,15 @@ def caught(mutant: Mutant, patch: pytest.MonkeyPatch, seed: int = 0) -> bool:
     except (LawError, ShuffleSimError):
         return True
     return False
+
+
+def uncached() -> None:
+    """What accountants have computed: with a defect it is wrong, and without it would stay so."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith("shuffle_sim.privacy"):
+            for each in vars(module).values():
+                if hasattr(each, "cache_clear"):
+                    each.cache_clear()
 
 
 def caught_curator(name: str, patch: pytest.MonkeyPatch) -> bool:

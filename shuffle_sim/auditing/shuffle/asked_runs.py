@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from shuffle_sim.auditing.claims.aside import aside, check_errors
 from shuffle_sim.auditing.claims.neighbours import nearly
 from shuffle_sim.auditing.claims.plan import UncheckedError
 from shuffle_sim.auditing.claims.resuming import Drawn, Kept, renamed
@@ -179,7 +180,7 @@ class AskedRuns:
                 kind, index, *_ = key
                 raise LawError(f"round {index}: a {kind.name.lower()} frame that no role sends")
         self._replay(found, seen)
-        self._beside(found, seen, seed)
+        self._beside(found, seed)
 
     def _replay(self, found: Any, seen: Watched) -> None:
         """The result is that of the views alone."""
@@ -195,7 +196,7 @@ class AskedRuns:
         if fingerprint(protocol.result(state)) != fingerprint(found.value):
             raise LawError("the result does not follow from the views")
 
-    def _beside(self, found: Any, seen: Watched, seed: int) -> None:
+    def _beside(self, found: Any, seed: int) -> None:
         """What is asked first, and told beside a result's value, is that of rows far out."""
         population, persons = self.population(), self.protocol.unit is Unit.PERSON
         rows = self.data if persons else getattr(population, "array", None)
@@ -210,11 +211,18 @@ class AskedRuns:
             moved = np.repeat(rows[:1], len(rows), axis=0)
         else:
             moved = rows * _OUT
+
+        def on(table: Any) -> tuple[Any, Watched]:
+            return self._run(seed, data=table)
+
+        check_errors(on, rows)
         with suppress(ParameterError):  # such rows are refused
-            other, shown = self._run(seed, data=moved)
+            (_, seen), (other, shown) = aside(on, rows, moved)
             check_beside(found, other)
             if shown.queries[:1] != seen.queries[:1]:
                 raise LawError("what is asked first depends on rows")
+            if shown.given != seen.given:
+                raise LawError("the shuffler, or the analyzer, is given what follows from rows")
 
     def resumed(self) -> None:
         """What a stopped run leaves on disk, and who may go on; what lost roles draw from."""
@@ -325,7 +333,7 @@ class AskedRuns:
         seed = None if seedless else seed
         given = {"runtime": made, "seed": seed, "execution": execution, **self.options, **more}
         rows = self.data if data is None else data
-        found = self._ran(copy(self.protocol), rows, **given)
+        found = self._ran(deepcopy(self._untouched), rows, **given)
         check_rounds(found, self.protocol)
         return found, seen
 

@@ -1,8 +1,10 @@
 """A run from outside: what passes between its roles, and rows that are made for it."""
 
 import math
+import pickle
 from collections import Counter, defaultdict
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 from itertools import product
 from typing import Any, Literal
@@ -103,6 +105,7 @@ class Watched:
         self.entropies: list[int] = []
         self.tasks: list[bytes] = []
         self.generators = set[str]()  # that roles are given
+        self.given = set[bytes]()  # protocols of the shuffler and the analyzer
         self.sealed: list[Frame] = []
         self.keys: list[PublicKeys] = []
         self._secrets: list[bytes] = []
@@ -140,6 +143,9 @@ class Watched:
                     self.entropies.append(arguments[0].entropy)
                     self.tasks.append(arguments[0].task)
                     self._secrets = [arguments[0].entropy.to_bytes(16, x) for x in _ORDERS]
+                if isinstance(role, type) and issubclass(role, Analyzer | Shuffler):
+                    with suppress(pickle.PicklingError, AttributeError, TypeError):
+                        self.given.add(pickle.dumps(arguments[0].protocol))
                 if isinstance(role, type) and issubclass(role, Analyzer) and arguments[0].entropy:
                     raise LawError("the analyzer is given entropy: it could draw what users drew")
             return put(host, role, *arguments)

@@ -13,7 +13,7 @@ from mutants.clean import CURATED as WITHOUT
 from mutants.curators import Thrice, curated
 from mutants.in_company import LATER
 from mutants.long_sums import buckets, floods
-from mutants.running import ASKED, caught, caught_curator, make
+from mutants.running import ASKED, caught, caught_curator, make, uncached
 
 from shuffle_sim.auditing import LawError, audit_central
 from shuffle_sim.auditing.claims.plan import FALSE_ALARM, KINDS, plan_of
@@ -33,6 +33,14 @@ from shuffle_sim.roles import Shuffler, UserShard
 from shuffle_sim.roles.pools import MessagePool
 from shuffle_sim.sampling.kernels import KERNELS
 from shuffle_sim.sampling.randomness import GENERATORS
+
+
+@pytest.fixture(autouse=True)
+def _alone():
+    """What accountants computed with a defect is gone, and what they computed without one."""
+    uncached()
+    yield
+    uncached()
 
 
 def place(mutant: Mutant) -> tuple[str, ...]:

@@ -1,0 +1,91 @@
+"""What a run tells aside: warnings and prints, files that it writes, and texts of errors."""
+
+import io
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from typing import Any, TypeVar
+
+import numpy as np
+
+from shuffle_sim.auditing.laws.statistics import LawError
+from shuffle_sim.errors import ParameterError
+
+Found = TypeVar("Found")
+_SECRET = 0.7390851332151607  # of a row that is refused; its digits must not be told
+_SHOWN = 6  # of those digits
+_CACHED = ".pyc", ".nbi", ".nbc"  # of what the interpreter and compilers write
+_WRITTEN: list[list[str]] = []  # of each who listens: files that were opened to be written
+_HOOKED: list[bool] = []
+
+
+def _note(event: str, given: Any) -> None:
+    if not _WRITTEN or event != "open" or not isinstance(given[0], str):
+        return
+    path, mode, flags = given
+    writes = set(mode or "") & {*"wax+"} or (flags or 0) & (os.O_WRONLY | os.O_RDWR)
+    if writes and path != os.devnull and not path.partition(".tmp")[0].endswith(_CACHED):
+        for each in _WRITTEN:
+            each.append(path)
+
+
+@contextmanager
+def _heard() -> Iterator[tuple[io.StringIO, list[Any], list[str]]]:
+    """What is printed, warned of and written, from now on in this process."""
+    if not _HOOKED:  # hooks stay for ever
+        sys.addaudithook(_note)
+        _HOOKED.append(True)
+    said, written = io.StringIO(), list[str]()
+    _WRITTEN.append(written)
+    try:
+        with (
+            warnings.catch_warnings(record=True) as warned,
+            redirect_stdout(said),
+            redirect_stderr(said),
+        ):
+            warnings.simplefilter("always")
+            yield said, warned, written
+    finally:
+        _WRITTEN.remove(written)
+
+
+def aside(run: Callable[[Any], Found], *tables: Any) -> list[Found]:
+    """Runs on each table, that tell nothing of it aside.
+
+    Raises:
+        LawError: they print or warn of other things, or a file is written.
+    """
+    run(tables[0])  # what is imported and compiled once is
+    found, told = list[Found](), set[str]()
+    for each in tables:
+        with _heard() as (said, warned, written):
+            found.append(run(each))
+        if written:
+            raise LawError(f"a run writes a file that nobody asked for: {written[0]}")
+        own = [str(one.message) for one in warned if issubclass(one.category, UserWarning)]
+        told.add("\n".join([said.getvalue(), *own]))
+    if len(told) > 1:
+        raise LawError("what a run prints, or warns of, follows from rows")
+    return found
+
+
+def check_errors(run: Callable[[Any], object], rows: Any) -> None:
+    """Rows that are refused are not told: not what else one that is not finite holds, nor a label.
+
+    Raises:
+        LawError: an error shows their digits.
+    """
+    if rows.dtype.kind != "f" or rows.ndim < 2:
+        return
+    for bad in (0, -1):
+        table = rows.copy()
+        table[len(rows) // 3] = _SECRET if bad == 0 else table[len(rows) // 3]
+        table[len(rows) // 3, ..., bad] = np.nan if bad == 0 else _SECRET
+        try:
+            run(table)
+        except ParameterError as error:
+            told = [error, error.__cause__, error.__context__, getattr(error, "__notes__", "")]
+            if f"{_SECRET}"[: _SHOWN + 2] in "".join(map(str, told)):
+                raise LawError("an error tells numbers of a row that is refused") from error
