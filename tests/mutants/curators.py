@@ -99,6 +99,29 @@ def drawn_early(patch):
     patch.setattr(curator.Curator, "answer", answer)
 
 
+def ledger_late(patch):
+    """The ledger is charged once a release is drawn; what is on disk is charged before."""
+    true = curator.Curator.answer
+
+    class Late:
+        def __init__(self, ledger):
+            self._ledger, self._held = ledger, []
+
+        def charge(self, *given):
+            self._held.append(given)
+
+        def settle(self, size):
+            self._ledger.charge(*self._held.pop())
+            self._ledger.settle(size)
+
+    def answer(self, release, index):
+        if not isinstance(self._ledger, Late):
+            self._ledger = Late(self._ledger)
+        return true(self, release, index)
+
+    patch.setattr(curator.Curator, "answer", answer)
+
+
 def clip_at_the_middle(patch):
     """Rows are clipped to twice their median length, if that is less."""
     true = BallSum.part
@@ -577,6 +600,7 @@ CURATED: dict[str, tuple[Any, Callable[[Any], object] | None, str]] = {
     "multiples of single numbers": (Thrice, single_numbers, MADE),
     "an end by the rows": (EndsByRows, None, FOLLOWS),
     "drawn before it is charged": (Thrice, drawn_early, RESUMES),
+    "charged after it is drawn": (Thrice, ledger_late, RESUMES),
     "a clip at the middle": (Thrice, clip_at_the_middle, FAR),
     "half of a norm": (_with(L2Laplace(0.2, 3)), half_of_a_norm, CHARGED),
     "what is on disk is not charged": (Thrice, outcomes_forgotten, RESUMES),

@@ -4,7 +4,7 @@ import io
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from typing import Any, TypeVar
 
@@ -16,7 +16,7 @@ from shuffle_sim.errors import ParameterError
 Found = TypeVar("Found")
 _SECRET = 0.7390851332151607  # of a row that is refused; its digits must not be told
 _SHOWN = 6  # of those digits
-_CACHED = ".pyc", ".nbi", ".nbc"  # of what the interpreter and compilers write
+_CACHED = "__pycache__", ".nbi", ".nbc"  # in names of what the interpreter and compilers write
 _WRITTEN: list[list[str]] = []  # of each who listens: files that were opened to be written
 _HOOKED: list[bool] = []
 
@@ -26,7 +26,7 @@ def _note(event: str, given: Any) -> None:
         return
     path, mode, flags = given
     writes = set(mode or "") & {*"wax+"} or (flags or 0) & (os.O_WRONLY | os.O_RDWR)
-    if writes and path != os.devnull and not path.partition(".tmp")[0].endswith(_CACHED):
+    if writes and path != os.devnull and not any(each in path for each in _CACHED):
         for each in _WRITTEN:
             each.append(path)
 
@@ -51,8 +51,8 @@ def _heard() -> Iterator[tuple[io.StringIO, list[Any], list[str]]]:
         _WRITTEN.remove(written)
 
 
-def aside(run: Callable[[Any], Found], *tables: Any) -> list[Found]:
-    """Runs on each table, that tell nothing of it aside.
+def aside(run: Callable[[Any], Found], tables: Sequence[Any]) -> list[Found]:
+    """Runs in this process on each table, that tell nothing of it aside.
 
     Raises:
         LawError: they print or warn of other things, or a file is written.

@@ -10,7 +10,7 @@ from typing import Any
 
 from shuffle_sim.auditing.claims.plan import UncheckedError
 from shuffle_sim.auditing.laws.statistics import LawError
-from shuffle_sim.errors import ParameterError
+from shuffle_sim.errors import ParameterError, ShuffleSimError
 from shuffle_sim.execution.options import Execution
 from shuffle_sim.execution.result import Result
 
@@ -18,8 +18,8 @@ Drawn = Callable[[Any, Any], None]
 """Told of each draw before it is made: what is drawn, and where its stream begins if that shows."""
 
 
-class _StoppedError(Exception):
-    """What stops a run, in the test of it."""
+class _StoppedError(ShuffleSimError):
+    """What stops a run, in the test of it; it bears the run's ledger."""
 
 
 def renamed(algorithm: Any, named: str) -> Any:
@@ -121,8 +121,12 @@ class Kept:
             begun.append(begins)
             raise _StoppedError
 
-        with flushed() as synced, suppress(_StoppedError):
-            self._run(self.first, path, drawn=stop, on_start=weigh)
+        with flushed() as synced:
+            try:
+                self._run(self.first, path, drawn=stop, on_start=weigh)
+            except _StoppedError as error:
+                if error.ledger is None or not error.ledger.charges:
+                    raise LawError("what is drawn is not in the run's ledger before") from error
         if not begun:
             raise UncheckedError("nothing is drawn in a run")
         if sizes[-1] <= sizes[0]:

@@ -217,7 +217,9 @@ class AskedRuns:
 
         check_errors(on, rows)
         with suppress(ParameterError):  # such rows are refused
-            (_, seen), (other, shown) = aside(on, rows, moved)
+            # Other hosts print, and keep files of their own.
+            runs = aside if isinstance(self._host(), InProcessRuntime) else map
+            (_, seen), (other, shown) = runs(on, (rows, moved))
             check_beside(found, other)
             if shown.queries[:1] != seen.queries[:1]:
                 raise LawError("what is asked first depends on rows")
