@@ -19,8 +19,9 @@ from shuffle_sim.errors import FrameError
 from shuffle_sim.protocol.randomizer import Randomizer
 from shuffle_sim.roles import Deployment, Shuffler, UserShard
 from shuffle_sim.roles.channel import Directory
-from shuffle_sim.roles.onion import read_boxes
+from shuffle_sim.roles.onion import Opener, message_bytes, read_boxes
 from shuffle_sim.wire.frames import Context, Frame, Kind
+from shuffle_sim.wire.messages import Alphabet
 from shuffle_sim.wire.sealing import BOX_ID, KEY_ID, KeyPair, Purpose, Sealer, verified
 
 SEALS = 400  # boxes of one plaintext
@@ -97,6 +98,7 @@ def check_sealing(alarm: float) -> None:
         LawError: boxes of one plaintext agree, or something opens that was made for another.
     """
     _check_fresh()
+    _check_replayed()
     for purpose in Purpose:
         own, to, context = KeyPair(), KeyPair(), Context(bytes(range(16)), 3, bytes(range(32)))
         sealer = Sealer(own.public, purpose, context)
@@ -111,6 +113,20 @@ def check_sealing(alarm: float) -> None:
             with suppress(FrameError):
                 step()
                 raise LawError(f"{purpose.value.decode()}: {what} is taken")
+
+
+def _check_replayed() -> None:
+    """A box that comes again is no message: who sends one twice would see whose it was."""
+    keys, context, alphabet = KeyPair(), Context(bytes(16), 3, bytes(16)), Alphabet(2, 256)
+    opener, sealer = Opener(keys, context), Sealer(keys.public, Purpose.MESSAGE, context)
+    said = (1 << alphabet.symbol_bits | 7).to_bytes(message_bytes(alphabet), "big")
+    box, other = sealer.seal(said), sealer.seal(said)
+    if [opener.symbol(each, 1, alphabet) for each in (box, other)] != [7, 7]:
+        raise LawError("two messages that are alike are not both read")
+    for each in (box, other):
+        with suppress(FrameError):
+            opener.symbol(each, 1, alphabet)
+            raise LawError("a box that came before is read again")
 
 
 def check_untold(seal: Callable[[bytes], bytes], alarm: float) -> None:
