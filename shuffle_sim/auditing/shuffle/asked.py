@@ -19,7 +19,7 @@ from shuffle_sim.auditing.claims.plan import CheckStep, Planned
 from shuffle_sim.auditing.laws.joint import JointLaw
 from shuffle_sim.auditing.laws.statistics import LawError, naming
 from shuffle_sim.auditing.shuffle.asked_runs import AskedRuns
-from shuffle_sim.auditing.shuffle.bench import ANYTHING, far
+from shuffle_sim.auditing.shuffle.bench import ANYTHING, far, round_frame
 from shuffle_sim.auditing.shuffle.canaries import canaries, whole_runs
 from shuffle_sim.auditing.shuffle.changing import broadcast
 from shuffle_sim.auditing.shuffle.sealed import SEALS, check_hops
@@ -33,7 +33,7 @@ from shuffle_sim.roles import count_type
 from shuffle_sim.roles.users import admitted
 from shuffle_sim.sampling.kernels import KERNELS, fortran, using
 from shuffle_sim.wire.codec import encode
-from shuffle_sim.wire.frames import Context, Frame, Kind, parse, split_frames
+from shuffle_sim.wire.frames import Frame, Kind, parse, split_frames
 from shuffle_sim.wire.messages import Messages
 
 _WORK = 2e7  # values of all rounds of a run that is made several times
@@ -159,9 +159,8 @@ class Asked(AskedRuns):
             return
         deployment = replace(self._deployment("counts"), security="transport", agreed=ANYTHING)
         payload = self.spec.broadcast(deployment.vocabulary)
-        context = Context.of_broadcast(deployment.task, 0, payload)
-        broadcast = Frame(Kind.ROUND, context, 0, 0, payload).tobytes()
-        check_hops(deployment, self.population(), broadcast, self.shard)
+        frame = round_frame(payload, 0, deployment.task)
+        check_hops(deployment, self.population(), frame, self.shard)
 
     def _in_domain(self, what: str, query: Query, rows: NDArray[Any]) -> None:
         """What is admitted of a query's values lies in the ball of the event, also far out."""
@@ -273,8 +272,7 @@ class Asked(AskedRuns):
         kept = np.unique(np.linspace(0, len(asked) - 1, min(many, len(asked))).astype(np.int64))
         seen = []
         for index in map(far, range(_ROUNDS)):
-            context = Context.of_broadcast(deployment.task, index, payload)
-            sent = Frame(Kind.ROUND, context, 0, 0, payload).tobytes()
+            sent = round_frame(payload, index, deployment.task)
             frames = [parse(data) for data in split_frames(shard.answer(sent)[0])]
             found = np.concatenate([self._counts(fidelity, each) for each in frames])
             if len(found) != len(asked):

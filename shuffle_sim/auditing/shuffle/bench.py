@@ -57,6 +57,12 @@ class Multiples(Query):
         return Scaled(rows[:, :-1], rows[:, -1])
 
 
+def round_frame(payload: bytes, index: int, task: bytes = bytes(16)) -> bytes:
+    """The frame that asks users for a round, by its broadcast's payload."""
+    context = Context.of_broadcast(task, index, payload)
+    return Frame(Kind.ROUND, context, 0, 0, payload).tobytes()
+
+
 def far(index: int) -> int:
     """A round in place of the first ones: of every magnitude, so that what comes late shows."""
     return index + (1 << min(index // 16, 20)) - 1
@@ -264,11 +270,9 @@ class Bench:
     def answered(self, shard: UserShard, asked: RoundSpec, rounds: Iterable[int]) -> Frames:
         """The frames of a shard's users for these rounds."""
         payload = asked.broadcast()
-        contexts = [Context.of_broadcast(bytes(16), index, payload) for index in rounds]
-        broadcasts = [Frame(Kind.ROUND, context, 0, 0, payload).tobytes() for context in contexts]
         return [
-            [parse(data) for data in split_frames(shard.answer(broadcast)[0])]
-            for broadcast in broadcasts
+            [parse(data) for data in split_frames(shard.answer(round_frame(payload, index))[0])]
+            for index in rounds
         ]
 
     def deployment(

@@ -4,20 +4,18 @@ import numpy as np
 
 from shuffle_sim.auditing.claims.neighbours import RereadRows
 from shuffle_sim.auditing.laws.statistics import LawError
+from shuffle_sim.auditing.shuffle.bench import round_frame
 from shuffle_sim.data.population import InMemory, Population
 from shuffle_sim.errors import DataChangedError
 from shuffle_sim.protocol.base import RoundSpec
 from shuffle_sim.roles import Deployment, UserShard
-from shuffle_sim.wire.frames import Context, Frame, Kind
 
 _ROWS = 48  # of a block, at both ends and between, of each of which one bit changes
 
 
 def broadcast(deployment: Deployment, index: int, spec: RoundSpec) -> bytes:
     """The frame that asks users for a round."""
-    payload = spec.broadcast(deployment.vocabulary)
-    context = Context.of_broadcast(deployment.task, index, payload)
-    return Frame(Kind.ROUND, context, 0, 0, payload).tobytes()
+    return round_frame(spec.broadcast(deployment.vocabulary), index, deployment.task)
 
 
 def check_changed(

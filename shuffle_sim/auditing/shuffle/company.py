@@ -17,7 +17,7 @@ from shuffle_sim.auditing.claims.neighbours import RereadRows
 from shuffle_sim.auditing.laws.joint import JointLaw
 from shuffle_sim.auditing.laws.scores import judge, scored, stacked, summed
 from shuffle_sim.auditing.laws.statistics import LawError, naming
-from shuffle_sim.auditing.shuffle.bench import FIRST, BenchRound, Way
+from shuffle_sim.auditing.shuffle.bench import FIRST, BenchRound, Way, round_frame
 from shuffle_sim.auditing.shuffle.drawing import Draws
 from shuffle_sim.auditing.shuffle.reading import check_opened, check_read
 from shuffle_sim.auditing.shuffle.sources import Noted
@@ -28,7 +28,7 @@ from shuffle_sim.protocol.adversary import Adversary, Users
 from shuffle_sim.roles import Deployment, Shuffler, UserShard, read_reports
 from shuffle_sim.roles.station import Station
 from shuffle_sim.sampling.randomness import Role
-from shuffle_sim.wire.frames import Context, Frame, Kind, split_frames
+from shuffle_sim.wire.frames import Frame, Kind, split_frames
 from shuffle_sim.wire.messages import Messages
 
 _USERS, _ROUNDS, _BLOCK = 24, 40, 8
@@ -205,8 +205,8 @@ class Company(Draws):
         users = self.accompanied
         deployment = self._of(users, _BLOCK)
         asked = replace(self.round(Cohort.of(0, users)), minimum=users)
-        first, later = (_broadcast(asked.broadcast(), index) for index in (0, 1))
-        other = _broadcast(replace(asked, minimum=1).broadcast(), 1)
+        first, later = (round_frame(asked.broadcast(), index) for index in (0, 1))
+        other = round_frame(replace(asked, minimum=1).broadcast(), 1)
         shard = self.shard(deployment, self._rows(), deployment.blocks())
         batch = shard.answer(first)[0]
         # Rule 3 of docs/design.md: the same bytes again tell nothing new.
@@ -248,7 +248,7 @@ class Company(Draws):
         sizes = sorted({1, 2, 3, self.shards})
         for fidelity, shards in product(self.fidelities, sizes):
             deployment = replace(self._of(users, _BLOCK), fidelity=fidelity, shuffler_shards=shards)
-            first = _broadcast(self.round(Cohort.of(0, users)).broadcast(), 0)
+            first = round_frame(self.round(Cohort.of(0, users)).broadcast(), 0)
             apart = self._apart(deployment, first)
             if self._together(deployment, first) != apart:
                 raise LawError(f"{fidelity}, {shards} shard(s): a station sends other bytes")
@@ -291,11 +291,6 @@ class Company(Draws):
 def _bytes(value: object) -> bytes:
     first = value[0] if isinstance(value, tuple) else value
     return bytes(first) if isinstance(first, bytes | memoryview) else b""
-
-
-def _broadcast(payload: bytes, index: int) -> bytes:
-    context = Context.of_broadcast(bytes(16), index, payload)
-    return Frame(Kind.ROUND, context, 0, 0, payload).tobytes()
 
 
 def _refused(act: object, what: str) -> None:
