@@ -77,6 +77,23 @@ def game_of(
     raise refused
 
 
+def steepest_game_of(
+    name: str, n: int, d: int, privacy: Privacy, **given: Any
+) -> tuple[Any, Tables] | None:
+    """The hardest game, whatever the loss: its tables are as far apart as proofs allow.
+
+    None where the algorithm takes no other loss with what is given.
+
+    Args:
+        name: as of `game_of`, like the others.
+    """
+    given.pop("loss", None)
+    try:
+        return game_of(name, n, d, privacy, hardest=True, **given)
+    except ParameterError:
+        return None
+
+
 class _Sides(Linear):
     """The linear loss of two classes."""
 

@@ -1,7 +1,7 @@
 """Audits of a trusted curator: a lower bound of epsilon from draws on two neighbouring tables."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
@@ -17,6 +17,7 @@ from shuffle_sim.auditing.curator.calls import sampled, value_of
 from shuffle_sim.auditing.curator.convexity import check_loss, losses_of
 from shuffle_sim.auditing.curator.curated import Runs
 from shuffle_sim.auditing.curator.release_law import check_distance, check_release, odds
+from shuffle_sim.auditing.laws.statistics import naming
 from shuffle_sim.data.persons import population_for
 from shuffle_sim.data.population import InMemory, Population
 from shuffle_sim.errors import ParameterError, integer, real
@@ -32,6 +33,7 @@ _MORE, _SECONDS = 10, 2.0  # times as many draws, while there is time
 _FEWEST, _LONGEST = 300, 30.0  # draws of long runs, and seconds of them
 _AGAIN = 8  # times the draws, where a bound is not sure
 _KEPT = 6000  # draws that are held to a law
+_THOROUGH, _BRIEF = 60.0, 0.5  # of runs: effort
 _Make = Callable[[], None]
 
 
@@ -139,6 +141,25 @@ def audit_central(
     return CentralAudit(claimed, max(0.0, bound.found), delta, *shown, checks)
 
 
+def check_distances(
+    name: str, algorithm: CentralAlgorithm[Any], tables: Mapping[str, tuple[Floats, Floats]]
+) -> Check:
+    """That no release of a run moves farther than stated: nothing of its noise, and no game.
+
+    Args:
+        name: of the check.
+        algorithm: what is audited.
+        tables: pairs by name, as for `audit_central`.
+    """
+
+    def make() -> None:
+        for which, pair in tables.items():
+            with naming(f"tables {which}"):
+                Runs(algorithm, *_neighbours(*pair), {}, effort=_BRIEF).distances()
+
+    return checked(name, make)
+
+
 def _neighbours(first: Floats, second: Floats) -> tuple[Floats, Floats]:
     """Both tables, which differ in one row."""
     first, second = np.asarray(first, float), np.asarray(second, float)
@@ -226,7 +247,7 @@ def _of_runs(
         "a stopped run is charged, and goes on with its own rows alone",
     )
     try:
-        runs = Runs(algorithm, first, second, options, thorough=thorough)
+        runs = Runs(algorithm, first, second, options, effort=_THOROUGH if thorough else 1.0)
     except Exception as error:  # what is audited may do anything
         return [Check(name, False, f"{type(error).__name__}: {error}") for name in names]
     noise = partial(runs.noise, FALSE_ALARM / 4)

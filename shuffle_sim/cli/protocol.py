@@ -3,11 +3,12 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from protocols.comparison.games import game_of
+from protocols.comparison.games import game_of, steepest_game_of
 from protocols.comparison.named import named_protocol, usual_size
 from protocols.shuffle.optimiser import FirstOrder
 from protocols.sums.planned import PlannedSum
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from shuffle_sim.auditing.claims.plan import Check
 
 _NOISE_RATIO = 1.1  # of audits, where none is asked for
+_STEEPEST = "with the linear loss, if taken, releases are as near as stated"
 
 
 @dataclass(frozen=True)
@@ -124,11 +126,9 @@ def _print_cost(summary: CostSummary) -> None:
     show.print_warnings(summary.warnings)
     show.console.print()
     sizes = [(each.payload, each.framing, each.sealing, each.wire) for each in f.hops]
-    hops = [(each.name, *row) for each, row in zip(f.hops, sizes, strict=True)]
-    payload, framing, sealing, wire = (sum(each) for each in zip(*sizes, strict=True))
-    hops.append(("all hops", payload, framing, sealing, wire))
-    heads = "hop, over the run", "payload", "framing", "seals", "on the wire"
-    show.print_table(heads, ((name, *map(show.size, sizes)) for name, *sizes in hops))
+    hops = [(each.name, *map(show.size, row)) for each, row in zip(f.hops, sizes, strict=True)]
+    hops.append(("all hops", *(show.size(sum(each)) for each in zip(*sizes, strict=True))))
+    show.print_table(("hop, over the run", "payload", "framing", "seals", "on the wire"), hops)
     if f.seconds:
         show.console.print(
             f"\nSealing and opening takes about {show.number(f.seconds)} s on this machine with "
@@ -148,10 +148,9 @@ def _print_cost(summary: CostSummary) -> None:
             f"{paper.constant:.3g} times that."
         )
     if (printed := summary.printed) is not None:
-        show.console.print(
-            f"\nAs the paper prints it: {show.plural(printed.rounds, 'round')} of "
-            f"{printed.messages:,} messages, {printed.bits:.3g} bits a user."
-        )
+        rounds = show.plural(printed.rounds, "round")
+        sent = f"{rounds} of {printed.messages:,} messages, {printed.bits:.3g} bits a user"
+        show.console.print(f"\nAs the paper prints it: {sent}.")
     if summary.refused:
         show.console.print(f"\nAs the paper prints it, it does not serve: {summary.refused}.")
 
@@ -167,13 +166,14 @@ class AuditSummary:
 
 @dataclass(frozen=True)
 class CuratorSummary:
-    """What the membership game found for each pair of tables, and of what."""
+    """What was found for each pair of tables, beside all of them, and of what."""
 
     passed: bool
     complete: bool
     mechanism: str
     losses: list[str]
     audits: "Mapping[str, CentralAudit]"
+    checks: "tuple[Check, ...]"
 
 
 def audit_command(
@@ -267,34 +267,35 @@ def _curator(
     asked: tuple[Any, ...], own: dict[str, Any], options: dict[str, Any]
 ) -> CuratorSummary:
     """The game on tables that are hard to hide."""
-    from shuffle_sim.auditing.central import audit_central
+    from shuffle_sim.auditing.central import audit_central, check_distances
     from shuffle_sim.auditing.curator.convexity import losses_of
 
     made, tables = game_of(*asked, hardest=options["thorough"], **own)
-    found = {}
-    with Bar("auditing", len(tables)) as bar:
+    found: dict[str, CentralAudit] = {}
+    checks: tuple[Check, ...] = ()
+    with Bar("auditing", len(tables) + 1) as bar:
         for place, (name, pair) in enumerate(tables.items()):
             bar.step(place, f"tables {name}")
             found[name] = audit_central(made, *pair, privacy=asked[-1], **options)
-    every, losses = found.values(), [str(each) for each in losses_of(made, None)]
-    passed, complete = all(one.passed for one in every), all(one.complete for one in every)
-    return CuratorSummary(passed, complete, type(made).__name__, losses, found)
+        bar.step(len(tables), _STEEPEST)
+        if (steep := steepest_game_of(*asked, **own)) is not None:
+            checks = (check_distances(_STEEPEST, *steep),)
+    verdicts = [x.passed for x in chain(checks, *(one.checks for one in found.values()))]
+    of = type(made).__name__, [str(each) for each in losses_of(made, None)]
+    return CuratorSummary(False not in verdicts, None not in verdicts, *of, found, checks)
 
 
 def _print_curator(summary: CuratorSummary) -> None:
-    of = ", ".join(["by a trusted curator", *summary.losses])
-    show.console.print(f"\n[bold]{summary.mechanism}[/] {of}\n")
+    of = ", ".join([f"[bold]{summary.mechanism}[/] by a trusted curator", *summary.losses])
+    show.console.print(f"\n{of}\n")
     games = (
         (name, f"{each.claimed:.4f}", f"{each.delta:g}", f"{each.empirical:.4f}")
         for name, each in summary.audits.items()
     )
     show.print_table(("tables", "claimed epsilon", "at delta", "empirical epsilon"), games)
-    checks = (
-        (name, check.name, _verdict(check))
-        for name, each in summary.audits.items()
-        for check in each.checks
-    )
-    show.print_table(("tables", "check", ""), checks, texts=3)
+    found = {name: each.checks for name, each in summary.audits.items()} | {"all": summary.checks}
+    rows = ((name, one.name, _verdict(one)) for name, checks in found.items() for one in checks)
+    show.print_table(("tables", "check", ""), rows, texts=3)
     show.console.print(
         "\nThe empirical value is a lower bound at confidence 0.9999, by the membership game on "
         "two tables that differ in one row, or person. It is no proof: a better attacker may "
@@ -319,9 +320,8 @@ def _print_audit(summary: AuditSummary) -> None:
     show.print_table(
         ("check", "looks at", "samples", "must catch"), planned, texts=4, where=show.details
     )
-    show.print_table(
-        ("check", ""), ((each.name, _verdict(each)) for each in report.checks), texts=2
-    )
+    checks = ((each.name, _verdict(each)) for each in report.checks)
+    show.print_table(("check", ""), checks, texts=2)
     bounds, exact = f"theorem {report.theorem:.5f}", f"exact {report.exact:.5f} (worst found)"
     short = report.exact < report.empirical  # the run has more rounds, or its canary moves in more
     bounds += "" if short or math.isnan(report.exact) else f" >= {exact}"

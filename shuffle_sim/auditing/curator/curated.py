@@ -49,8 +49,9 @@ from shuffle_sim.sampling.randomness import GENERATORS
 
 _SECONDS = 1.0
 """Of the clock for runs, which may be in other processes; of this one's processor for neighbours.
-Sixty times as much if thorough."""
+`effort` times as much."""
 _FEWEST, _MOST = 12, 600  # runs
+_STATED = 4  # runs of whose releases distances are looked at
 _STATES = 60  # at which neighbours are compared
 _ALIKE = 24  # tables that are compared two by two
 _OTHERS = 14  # tables of which some are looked at: of long rows, and of short ones
@@ -70,7 +71,7 @@ class Runs:
         first: rows.
         second: rows of which one differs.
         options: of the runs, as for `run`.
-        thorough: more runs, states and neighbours.
+        effort: how much longer runs and neighbours are looked at than usually.
     """
 
     def __init__(
@@ -80,18 +81,19 @@ class Runs:
         second: Floats,
         options: dict[str, Any],
         *,
-        thorough: bool = False,
+        effort: float = 1.0,
     ) -> None:
         """Run it, as often as there is time."""
         self._algorithm, self._first, self._second = algorithm, first, second
         self._untouched = deepcopy(algorithm)  # by rows: runs may keep what they saw
-        self._options, self._seconds = options, _SECONDS * (60 if thorough else 1)
-        self._most = _MOST * (4 if thorough else 1)
+        self._options, self._seconds = options, _SECONDS * effort
+        self._most = _MOST * (4 if effort > 1 else 1)
         began = time.perf_counter()
         self.runs: list[list[Answered]] = []
         self.called: list[list[Called]] = []
         self.results, self.said = list[Result](), list[dict[str, str]]()
-        while len(self.runs) < _FEWEST or (
+        fewest = _FEWEST if effort >= 1 else _STATED
+        while len(self.runs) < fewest or (
             len(self.runs) < self._most and time.perf_counter() - began < self._seconds
         ):
             seen, called, result = self._run(self._first)
@@ -221,7 +223,7 @@ class Runs:
         self._diverse()
         self._reread()
         base, began, known = self._population(self._first), time.process_time(), True
-        answered = [(place, each) for found in self.runs[:4] for place, each in enumerate(found)]
+        answered = [each for found in self.runs[:_STATED] for each in enumerate(found)]
         if len(answered) > _STATES:
             kept = np.linspace(0, len(answered) - 1, _STATES).astype(int)
             answered = [answered[each] for each in kept]

@@ -1,10 +1,17 @@
 """Algorithms of a curator by name, with tables that are hard to hide."""
 
+import math
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 
-from protocols.comparison.games import game_of
+from protocols.central.person.grouped_descent import PlainDescent
+from protocols.comparison.games import game_of, steepest_game_of
+from protocols.erm.tilted import TiltedRisk
 from shuffle_sim import ParameterError, Privacy
+from shuffle_sim.auditing.central import check_distances
 from shuffle_sim.registry import loaded
 
 PRIVACY = Privacy(1.0, 1e-6)
@@ -38,6 +45,43 @@ def test_the_hardest_games_are_harder():
         ]
         ratios.append(max(moved) / made.statistic.sensitivity.value)
     assert 2 * ratios[0] < ratios[1] <= 1
+
+
+def as_if_independent(patch):
+    """What m records of a person move adds up as noise would: by sqrt(m)."""
+    true: Any = vars(PlainDescent)["sensitivity"]
+
+    def least(self):
+        stated = true.fget(self)
+        return replace(stated, value=stated.value / math.sqrt(self.records))
+
+    patch.setattr(PlainDescent, "sensitivity", property(least))
+
+
+def half_the_spread(patch):
+    """Losses of a tilted risk are half as far apart."""
+    true = TiltedRisk.spread
+    patch.setattr(TiltedRisk, "spread", lambda self, radius: true(self, radius) / 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "plant"),
+    [("linear-time-phased-sgd", as_if_independent), ("tilted-erm", half_the_spread)],
+)
+@pytest.mark.full
+def test_the_linear_loss_shows_what_others_hide(name, plant, monkeypatch):
+    """Slopes of the logistic loss are half of what is stated, so neighbours' models are, too."""
+    case = name, 200, 2, PRIVACY
+    clean = steepest_game_of(*case, loss="logistic")
+    assert check_distances("clean", *clean).passed
+    plant(monkeypatch)
+    made, tables = game_of(*case)
+    assert check_distances("the default tables", made, tables).passed
+    assert check_distances("planted", *steepest_game_of(*case)).passed is False
+
+
+def test_what_the_linear_loss_cannot_be_given_has_no_steepest_game():
+    assert steepest_game_of("output", 200, 2, PRIVACY, domain="nowhere") is None
 
 
 def test_an_unknown_name_is_refused():
