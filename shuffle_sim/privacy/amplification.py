@@ -53,7 +53,7 @@ class Shuffled(Theorem[ShuffledEvent]):
 
     event = ShuffledEvent
     source = "amplification by shuffling, stronger clones (docs: theory, Amplification)"
-    examples = ShuffledEvent(1000, 2.0), ShuffledEvent(5, 1.0), ShuffledEvent(400, 3.0, 0.0, 0.5)
+    examples = ShuffledEvent(1000, 2.0), ShuffledEvent(5, 1.0), ShuffledEvent(400, 3.0, 0.01, 0.5)
 
     def pure(self, event: ShuffledEvent) -> float:
         return event.epsilon0

@@ -65,6 +65,17 @@ class Parts:
         """delta at `epsilon`, at most 1."""
         if not self.finite:
             return 1.0
+        falling, found = self._at(epsilon)
+        if falling < self.changed and self._turn < epsilon:
+            return self._at(self._turn)[1]
+        return found
+
+    @cached_property
+    def _turn(self) -> float:
+        return turn(lambda epsilon: self._at(epsilon)[1], self.changed)
+
+    def _at(self, epsilon: float) -> tuple[float, float]:
+        """The part of delta that falls with epsilon, and delta by the formula at this epsilon."""
         # ln q; log1p, as 1 - d of a delta would lose its digits.
         hidden = math.fsum(count * math.log1p(-d) for _, d, count in self.steps)
         shifts, weights = self._shifts
@@ -73,7 +84,8 @@ class Parts:
         lost = self.given_up + (1 + math.exp(min(epsilon, 700.0))) * self.changed
         if self.losses:
             mixture, lost = mixture * (1 + 1e-9), lost + self.losses.lost
-        return min(1.0, -math.expm1(hidden) + math.exp(hidden) * mixture + lost)
+        falling = math.exp(hidden) * mixture
+        return falling, min(1.0, -math.expm1(hidden) + falling + lost)
 
     def epsilon(self, delta: float, most: float = math.inf) -> float:
         """The least epsilon at `delta`, rounded up; infinite where there is none up to `most`."""
@@ -131,6 +143,19 @@ def _upward(count: int, p: float) -> tuple[NDArray[np.float64], NDArray[np.float
     below = np.diff(scipy.stats.binom.cdf(up, count, p), prepend=0.0)
     above = -np.diff(scipy.stats.binom.sf(up, count, p), prepend=1.0)
     return up, np.where(up < mean, below, above)
+
+
+def turn(delta_of: Callable[[float], float], changed: float) -> float:
+    """The epsilon at which delta is least, where (1 + e^epsilon) changed is a part of it.
+
+    That part grows, so from there on less epsilon says more. A delta at any smaller epsilon holds:
+    the minimum need not be exact.
+    """
+    if not 0 < changed < 1:
+        return 0.0 if changed else math.inf
+    # Beyond the end nothing is promised; where delta is 1 no search would find its way.
+    ends = 0.0, -math.log(changed)
+    return float(scipy.optimize.minimize_scalar(delta_of, bounds=ends, method="bounded").x)
 
 
 def least_epsilon(

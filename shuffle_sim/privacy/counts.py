@@ -10,12 +10,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeVar
 
-import scipy
-
 from shuffle_sim.errors import ParameterError, integer, real
 from shuffle_sim.privacy.bounds import cells, clones
 from shuffle_sim.privacy.bounds.losses import Finite, LossLaw, Pair, together
-from shuffle_sim.privacy.composition import Parts, least_epsilon
+from shuffle_sim.privacy.composition import Parts, least_epsilon, turn
 from shuffle_sim.privacy.events import HonestEvent
 from shuffle_sim.privacy.theorems import ByParts, Releases
 
@@ -141,9 +139,7 @@ class ByPair(ByParts[CountT]):
         return least_epsilon(lambda epsilon: self.delta(events, epsilon), delta)
 
     def delta(self, events: Releases[CountT], epsilon: float) -> float:
-        # What noise drawn again costs grows with epsilon: from a point on, less epsilon says more.
-        redrawn = any(event.redrawn for event, _ in events)
-        return self._at(events, min(epsilon, _turn(self, events)) if redrawn else epsilon)
+        return self._at(events, min(epsilon, _turn(self, events)))
 
     def _at(self, events: Releases[CountT], epsilon: float) -> float:
         ((event, count), *more) = events
@@ -168,12 +164,8 @@ def _law(theorem: ByPair[CountT], events: Releases[CountT]) -> LossLaw:
 
 @lru_cache(maxsize=256)
 def _turn(theorem: ByPair[CountT], events: Releases[CountT]) -> float:
-    """The epsilon at which delta is least."""
-    # A delta at any smaller epsilon holds here, too: the minimum need not be exact.
-    least = scipy.optimize.minimize_scalar(
-        lambda epsilon: theorem._at(events, epsilon), bounds=(0.0, 40.0), method="bounded"
-    )
-    return float(least.x)
+    changed = sum(count * event.redrawn for event, count in events)
+    return turn(lambda epsilon: theorem._at(events, epsilon), changed)
 
 
 class Pollution(ByPair[PollutionEvent]):
@@ -183,7 +175,7 @@ class Pollution(ByPair[PollutionEvent]):
     source = "exact pairs of noisy counts (docs: theory, Counts)"
     examples = (
         PollutionEvent(honest=100, planned=100, rates=(42.7,)),
-        PollutionEvent(honest=90, planned=100, redrawn=1e-9, rates=(9.0, 30.0, 9.0), batch=2),
+        PollutionEvent(honest=90, planned=100, redrawn=1e-5, rates=(9.0, 30.0, 9.0), batch=2),
         PollutionEvent(honest=100, planned=100, rates=(4.6,), kept_back=0.05),
     )
 
@@ -204,7 +196,7 @@ class TwoSidedTheorem(ByPair[TwoSidedEvent]):
     source = "exact pairs of two-sided noisy counts (docs: theory, Counts)"
     examples = (
         TwoSidedEvent(honest=100, planned=100, decay=math.exp(-0.4), rate=18.5, batch=12),
-        TwoSidedEvent(honest=90, planned=100, decay=0.6, rate=7.0),
+        TwoSidedEvent(honest=90, planned=100, redrawn=1e-4, decay=0.6, rate=7.0),
     )
 
     def pairs(self, event: TwoSidedEvent) -> tuple[tuple[Pair, int], ...]:
@@ -220,7 +212,7 @@ class FixedBlanketTheorem(ByPair[FixedBlanketEvent]):
     source = "uniform messages by exact sums (docs: theory, Counts)"
     examples = (
         FixedBlanketEvent(honest=1000, each=2, bins=10),
-        FixedBlanketEvent(honest=50, each=1, bins=2),
+        FixedBlanketEvent(honest=50, redrawn=1e-7, each=1, bins=2),
     )
 
     def pairs(self, event: FixedBlanketEvent) -> tuple[tuple[Finite, int], ...]:

@@ -10,7 +10,7 @@ from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import integer, positive, real
 from shuffle_sim.privacy.bounds.floods import Digits, FloodNoise, ends, losses
 from shuffle_sim.privacy.bounds.losses import LossLaw
-from shuffle_sim.privacy.composition import least_epsilon
+from shuffle_sim.privacy.composition import least_epsilon, turn
 from shuffle_sim.privacy.events import NonPrivateEvent, PrivacyEvent
 from shuffle_sim.privacy.theorems import Releases, Theorem
 
@@ -131,7 +131,7 @@ class LaplaceSum(Theorem[LaplaceSumEvent]):
             2000, 2000, Digits(2, 0, 0, 2), FloodNoise(0.45, 0.0, 300.0, 300.0, 8, 8), 1, 400
         ),
         LaplaceSumEvent(
-            900, 1000, Digits(2, 1, 0, 2), FloodNoise(0.4, 2.0, 300.0, 300.0, 8, 8), 1, 400
+            900, 1000, Digits(2, 1, 0, 2), FloodNoise(0.4, 2.0, 300.0, 300.0, 8, 8), 1, 165
         ),
     )
 
@@ -147,8 +147,21 @@ class LaplaceSum(Theorem[LaplaceSumEvent]):
         return math.inf if delta == 0 else _epsilon(events, delta)
 
     def delta(self, events: Releases[LaplaceSumEvent], epsilon: float) -> float:
-        changed = sum(count * event.capped for event, count in events)
-        return min(1.0, _law(events).delta(epsilon) + (1 + math.exp(min(epsilon, 700))) * changed)
+        return _delta(events, min(epsilon, _turn(events)))
+
+
+def _delta(events: Releases[LaplaceSumEvent], epsilon: float) -> float:
+    lost = (1 + math.exp(min(epsilon, 700.0))) * _changed(events)
+    return min(1.0, _law(events).delta(epsilon) + lost)
+
+
+def _changed(events: Releases[LaplaceSumEvent]) -> float:
+    return sum(count * event.capped for event, count in events)
+
+
+@lru_cache(maxsize=256)
+def _turn(events: Releases[LaplaceSumEvent]) -> float:
+    return turn(lambda epsilon: _delta(events, epsilon), _changed(events))
 
 
 @lru_cache(maxsize=256)

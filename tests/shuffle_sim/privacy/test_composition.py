@@ -337,3 +337,25 @@ def test_no_adaptive_strategy_beats_tests_and_gaussians(tests, mu):
         best = best_strategy(tests, 3, mu, epsilon)
         assert best <= Parts(((0.3, 1e-3, tests),), mu).delta(epsilon) * 1.003
         assert best > Parts(((0.3, 1e-3, tests),), 0.9 * mu).delta(epsilon)
+
+
+@pytest.mark.parametrize("changed", [1e-9, 1e-7, 1e-3, 0.5])
+def test_what_is_drawn_again_does_not_make_delta_grow(changed):
+    """(1 + e^epsilon) changed does: from the turn on, the delta of less epsilon holds."""
+    parts = Parts(mu=0.5, changed=changed)
+    grid = np.linspace(0.0, 30.0, 301)
+    plain = np.array([Parts(mu=0.5).delta(x) for x in grid]) + (1 + np.exp(grid)) * changed
+    found = np.array([parts.delta(x) for x in grid])
+    assert np.all(np.diff(found) <= 1e-12)
+    least = np.minimum(1.0, np.minimum.accumulate(plain))
+    assert np.all(found <= least * 1.05)
+    assert np.all(found >= least * 0.95)
+    assert plain[-1] > 2 * found[-1]
+
+
+def test_an_epsilon_is_found_where_few_have_the_delta():
+    """Between two steps of the search: 1 and 2 have too large a delta."""
+    parts = Parts(mu=0.2, changed=1e-5)
+    delta = 1.02 * parts.delta(30.0)
+    epsilon = parts.epsilon(delta)
+    assert parts.delta(epsilon) <= delta < parts.delta(epsilon - 0.05)
