@@ -1,5 +1,6 @@
 """Randomizers with a planted defect: each is another implementation of a law, and one does not."""
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,6 +15,7 @@ from protocols.sums.split_mix import SplitMixRandomizer
 from shuffle_sim.arrays import Scaled, dense
 from shuffle_sim.protocol.base import Datum
 from shuffle_sim.protocol.randomizer import Randomizer
+from shuffle_sim.sampling import exact
 from shuffle_sim.sampling.carries import carry_out
 from shuffle_sim.sampling.chacha import ChaCha20
 from shuffle_sim.sampling.kernels import compiling, half_binomial
@@ -347,6 +349,17 @@ class Short(SplitMixRandomizer):
     def noise(self, users, shape, rng):
         law = 0.85 * users / self.planned, -np.expm1(-self.rate)
         return rng.negative_binomial(*law, shape) - rng.negative_binomial(*law, shape)
+
+
+class SignsForDifferences(SplitMixRandomizer):
+    """Of a cryptographic generator one number with a random sign, in place of two numbers."""
+
+    def noise(self, users, shape, rng):
+        if not isinstance(rng.bit_generator, ChaCha20):
+            return super().noise(users, shape, rng)
+        size = math.prod(shape)
+        drawn = exact.negative_binomial(users, self.planned, self.rate, size, rng)
+        return ((1 - 2 * exact.below(2, size, rng)) * drawn).reshape(shape)
 
 
 class NearTheEnd(Double):

@@ -54,6 +54,11 @@ def split() -> Any:
     return SplitAndMixSum.calibrated(n=60, privacy=FEW, rounding=0.3)
 
 
+def thousand() -> Any:
+    """So many users that a share of noise is 0 mostly."""
+    return SplitAndMixSum.calibrated(n=1000, privacy=Privacy(1.0, 1e-6))
+
+
 def split_vector() -> Any:
     return SplitAndMixVectorSum.calibrated(n=60, d=2, norm_bound=1.0, privacy=FEW)
 
@@ -121,6 +126,7 @@ def _of_randomizers() -> Iterator[Mutant]:
         (split, "SplitMixRandomizer", {seldom.LateShares: "shares"}),
         (split, "SplitMixRandomizer", {edges.StretchedShares: "streams"}),
         (split_vector, "SplitMixRandomizer", edges.VECTORS),
+        (thousand, "SplitMixRandomizer", {r.SignsForDifferences: "often"}),
         (long_sums.buckets, "BucketRandomizer", edges.BUCKETS),
         (few_floods, "FloodRandomizer", edges.FLOODS),
         *long_sums.PLANTED,
@@ -220,6 +226,7 @@ _MORE: dict[type, tuple[str, ...]] = {
     r.LessNoiseCompiled: ("compiled",),
     r.RepeatsCompiled: ("compiled",),
     r.LessNoiseFromChaCha: ("chacha20",),
+    r.SignsForDifferences: ("chacha20",),
     r.SameNoiseInAllRounds: ("numpy", "sfc64"),
 }
 

@@ -242,7 +242,7 @@ class Checks(Company):
         many = int(min(_OFTEN, COUNTS / self.labels))
         rows = self.shaped(np.repeat(self.inside[:1], many, axis=0))
         for index, generator in enumerate(GENERATORS):
-            users = many if index == 0 else many // 20
+            users = many if index == 0 else many // 8
             rng = stream(self.entropy, 1, Role.USERS, 0, generator)
             seen = self.index(self.randomizer.counts(rows[:users], rng), 1)
             self._agree(seen[:, 0], self.pmfs[0][0], self.alarm / len(GENERATORS))

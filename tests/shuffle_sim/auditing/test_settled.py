@@ -1,8 +1,15 @@
 """What theorems give for their examples is what was settled, and a weaker one is refused."""
 
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import fields, is_dataclass, replace
+from types import SimpleNamespace
+from typing import Any, cast
+
 import numpy as np
 import pytest
 
+from shuffle_sim import ParameterError
 from shuffle_sim.auditing.claims import settled
 from shuffle_sim.auditing.laws.statistics import LawError
 from shuffle_sim.privacy.events import LaplaceEvent
@@ -36,3 +43,52 @@ def test_events_of_others_are_not_known(monkeypatch):
     monkeypatch.delitem(settled.SETTLED, "LaplaceEvent")
     monkeypatch.setattr(type(theorem_of(LaplaceEvent)), "pure", lambda self, event: 0.0)
     settled.check_settled(LaplaceEvent)
+
+
+def others(value: Any) -> Iterator[tuple[str, Any]]:
+    """Other values of a field, or of a part of it, by its name."""
+    if is_dataclass(value) and not isinstance(value, type):
+        for part in fields(value):
+            for _, other in others(getattr(value, part.name)):
+                with suppress(ParameterError):
+                    yield part.name, replace(value, **{part.name: other})
+    elif isinstance(value, bool):
+        yield "", not value
+    elif isinstance(value, int):
+        yield from (("", other) for other in (value + 1, value - 1, 2 * value, value // 2))
+    elif isinstance(value, float):
+        yield from (("", value * factor) for factor in (1.3, 1 / 1.3))
+
+
+def stated(examples: tuple[Any, ...]) -> tuple[float, ...]:
+    return settled.stated(cast(Any, SimpleNamespace(examples=examples)))
+
+
+def seen(examples: tuple[Any, ...]) -> dict[str, bool]:
+    """Fields of an event, and whether what is stated of examples depends on each."""
+    known, found = stated(examples), dict[str, bool]()
+    for place, example in enumerate(examples):
+        for field in fields(example):
+            for part, other in others(getattr(example, field.name)):
+                name = f"{field.name} {part}".strip()
+                if found.setdefault(name, False):
+                    continue
+                with suppress(ParameterError):
+                    changed = replace(example, **{field.name: other})
+                    moved = stated((*examples[:place], changed, *examples[place + 1 :]))
+                    found[name] = not np.allclose(moved, known, rtol=1e-4, atol=1e-7)
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", settled.SETTLED)
+def test_what_is_settled_depends_on_every_number_of_an_event(name):
+    """Else a theorem that forgets it would state the same."""
+    found = seen(registered("theorem", name).examples)
+    assert [field for field, moves in found.items() if not moves] == []
+
+
+def test_power_a_number_that_no_example_shows_is_seen():
+    examples = registered("theorem", "ShuffledEvent").examples
+    assert seen(examples)["both"]
+    assert not seen(tuple(replace(each, both=0.0, neither=0.0) for each in examples[:2]))["both"]
