@@ -60,6 +60,13 @@ class Statistic(ABC):
             users: of the cohort.
         """
 
+    def careless(self) -> "tuple[Statistic, float] | None":
+        """The same by a solver that gives up, and how far apart both values may be; for audits.
+
+        None where no solver is trusted as far as its certificate.
+        """
+        return None
+
 
 class WholeStatistic(Statistic):
     """What is computed of all rows of a cohort together, by the curator itself: no sum over shards.

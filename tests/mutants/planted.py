@@ -370,3 +370,10 @@ def blind(runtime):
         patch.setattr(runtime, "host", host)
 
     return plant
+
+
+def entropy_by_one(patch):
+    """The shuffler could compute that of users from its own."""
+    patch.setattr(
+        Deployment, "of_shuffler", property(lambda self: replace(self, entropy=self.entropy + 1))
+    )

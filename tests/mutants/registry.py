@@ -320,6 +320,7 @@ def _of_words() -> Iterator[Mutant]:
 _PLANTED = (
     Mutant("streams ignore the entropy", "keys", plant=_key(entropy=lambda e: 1)),
     Mutant("words taken twice", "keys", plant=p.words_taken_twice, covers=("chacha20",)),
+    Mutant("the shuffler's entropy by one", "keys", plant=p.entropy_by_one),
     Mutant("streams of 32 bits", "keys", plant=p.few_seeds),
     Mutant("streams keep 64 bits of it", "keys", plant=_key(entropy=lambda e: e % 2**64)),
     Mutant("rounds come in pairs", "streams", plant=_key(round=lambda t: t // 2)),

@@ -8,7 +8,7 @@ import numpy as np
 import scipy  # parts by attribute: they load when used
 
 from shuffle_sim.arrays import Floats
-from shuffle_sim.auditing.claims.settled import check_settled
+from shuffle_sim.auditing.claims.settled import check_settled, check_together
 from shuffle_sim.auditing.laws.losses import Losses, hockey
 from shuffle_sim.auditing.laws.statistics import LawError
 from shuffle_sim.privacy.accountant import ShuffleAccountant
@@ -47,8 +47,11 @@ def check_curves(events: Iterable[PrivacyEvent], delta: float) -> None:
         LawError: an event costs less.
     """
     every = list(dict.fromkeys(events))
-    for kind in dict.fromkeys(map(type, every)):
+    kinds = dict.fromkeys(map(type, every))
+    for kind in kinds:
         check_settled(kind)
+    if len(kinds) > 1:
+        check_together({kind.__name__ for kind in kinds})
     for event in every[:_EVENTS]:
         known, name = _KNOWN.get(type(event), _unknown), type(event).__name__
         alone = ShuffleAccountant().compose(event)

@@ -1,9 +1,9 @@
 """What a curator does with a mechanism: the value it gives, the generator, and what it releases."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from copy import copy, deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from shuffle_sim.auditing.laws.statistics import LawError
 from shuffle_sim.data.population import Population
+from shuffle_sim.privacy.ledger import Charge
 from shuffle_sim.privacy.mechanisms import Mechanism
 from shuffle_sim.protocol.release import Release, WholeStatistic
 
@@ -59,6 +60,26 @@ def value_of(release: Release, data: Population) -> Any:
     if isinstance(release.statistic, WholeStatistic):
         return release.statistic.of(rows)
     return release.statistic(lambda part: part(rows), len(rows))
+
+
+def charges(seen: Sequence[Answered]) -> Iterator[Charge]:
+    """What the releases of a run are charged."""
+    releases = (each.release for each in seen)
+    return (Charge(one.cohort, one.event) for one in releases if one.event)
+
+
+def check_careless(release: Release, value: Any, data: Population) -> None:
+    """What a solver that gives up leads to is as near as certificates promise.
+
+    Raises:
+        LawError: it is not: privacy would rest on convergence.
+    """
+    if (known := release.statistic.careless()) is not None:
+        statistic, near = known
+        other = value_of(replace(release, statistic=statistic), data)
+        apart = float(np.linalg.norm(np.subtract(value, other)))
+        if not apart <= near * (1 + _NEAR):
+            raise LawError(f"a careless solver ends {apart:.6g} away: {near:.6g} is certified")
 
 
 def sampled(

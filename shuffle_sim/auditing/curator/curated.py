@@ -5,7 +5,7 @@ values before noise are computed here, on the rows and at the states of those ru
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from copy import copy, deepcopy
 from dataclasses import replace
@@ -21,7 +21,15 @@ from shuffle_sim.auditing.claims.neighbours import RereadRows, diverse, nearly, 
 from shuffle_sim.auditing.claims.plan import UncheckedError
 from shuffle_sim.auditing.claims.resuming import Drawn, Kept, renamed
 from shuffle_sim.auditing.claims.stated import check_beside, check_charged
-from shuffle_sim.auditing.curator.calls import Answered, Called, Notes, check_called, value_of
+from shuffle_sim.auditing.curator.calls import (
+    Answered,
+    Called,
+    Notes,
+    charges,
+    check_called,
+    check_careless,
+    value_of,
+)
 from shuffle_sim.auditing.curator.following import check_followed
 from shuffle_sim.auditing.curator.mechanism_law import check_mechanism
 from shuffle_sim.auditing.curator.release_law import (
@@ -42,17 +50,14 @@ from shuffle_sim.errors import ParameterError
 from shuffle_sim.execution.engine import run
 from shuffle_sim.execution.options import Execution
 from shuffle_sim.execution.result import Result
-from shuffle_sim.privacy.ledger import Charge
 from shuffle_sim.privacy.sparse_vector import AboveThreshold
 from shuffle_sim.protocol.release import CentralAlgorithm, Release
 from shuffle_sim.sampling.randomness import GENERATORS
 
 _SECONDS = 1.0
-"""Of the clock for runs, which may be in other processes; of this one's processor for neighbours.
-`effort` times as much."""
+"""Times `effort`: of the clock for runs, elsewhere too; of this processor for neighbours."""
 _FEWEST, _MOST = 12, 600  # runs
-_STATED = 4  # runs of whose releases distances are looked at
-_STATES = 60  # at which neighbours are compared
+_STATED, _STATES = 4, 60  # runs, and states of them, at which neighbours are compared
 _ALIKE = 24  # tables that are compared two by two
 _OTHERS = 14  # tables of which some are looked at: of long rows, and of short ones
 _LONG = 10.0, 1e3  # times a row
@@ -185,7 +190,7 @@ class Runs:
 
         def started(rows: Any, drawn: Drawn | None, named: str, **given: Any) -> Result:
             seen, _, found = self._run(rows, drawn, named, **given)
-            _check_charged(found, seen)
+            check_charged(found, charges(seen))
             return found
 
         execution = self._options.get("execution") or Execution()
@@ -200,9 +205,9 @@ class Runs:
             LawError: one does not.
         """
         for found, seen in [*zip(self.results, self.runs, strict=True)][:_FEWEST]:
-            _check_charged(found, seen)
-        charges = self.results[0].ledger.charges
-        check_curves((each.event for each in charges), self._algorithm.delta)
+            check_charged(found, charges(seen))
+        ledger = self.results[0].ledger
+        check_curves((each.event for each in ledger.charges), self._algorithm.delta)
 
     def _population(self, rows: Floats) -> Population:
         algorithm = self._algorithm
@@ -262,8 +267,9 @@ class Runs:
         for base, others in diverse(self._algorithm, self._first, self._second):
             for place, release in enumerate(releases):
                 value = value_of(release, base)
-                for other in others:
-                    with naming(f"release {place} on rows of many kinds"):
+                with naming(f"release {place} on rows of many kinds"):
+                    check_careless(release, value, base)
+                    for other in others:
                         check_distance(release, value, value_of(release, other))
                 if time.process_time() - began > self._seconds:
                     return
@@ -299,9 +305,8 @@ class Runs:
             for asked in sessions.values():
                 mechanism: Any = asked[0][0].release.mechanism
                 answers = [bool(each.released) for each, _ in asked]
-                mine.append(
-                    threshold_uniform(mechanism, [value for _, value in asked], answers, rng)
-                )
+                kept = [value for _, value in asked]
+                mine.append(threshold_uniform(mechanism, kept, answers, rng))
             drawn.append(mine)
         if any(drawn):
             every = np.concatenate([*digits, np.empty((0, DIGITS))])
@@ -309,8 +314,8 @@ class Runs:
         else:
             self._released_differ()
         mechanisms = {repr(each.release.mechanism): each.release for each in self.runs[0]}
-        for one in (kept := [*mechanisms.values()][:_MECHANISMS]):
-            check_mechanism(one, values[one.public()], alarm / 5 / len(kept))
+        for one in (few := [*mechanisms.values()][:_MECHANISMS]):
+            check_mechanism(one, values[one.public()], alarm / 5 / len(few))
         if unknown:
             raise UncheckedError(f"{', '.join(sorted(unknown))}: no law of its noise")
 
@@ -343,8 +348,3 @@ class Runs:
         floats = [each.tobytes() for each in last if each.dtype.kind == "f" and each.size]
         if len(floats) > 1 and len(set(floats)) == 1:
             raise LawError(f"{len(floats)} runs without a seed release the same")
-
-
-def _check_charged(found: Result, seen: Sequence[Answered]) -> None:
-    releases = (each.release for each in seen)
-    check_charged(found, (Charge(r.cohort, r.event) for r in releases if r.event))

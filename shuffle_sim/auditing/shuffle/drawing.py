@@ -43,6 +43,7 @@ _SEEDS, _SURE, _MESSAGES = 1 << 12, 100.0, 1e7  # blocks; bits of chance in each
 _FEW = 200  # users whose words are counted
 _SUMS = 96  # of such a block
 _EXCESS = 0.01  # kurtosis of a sum beyond a Gaussian's, at most, for its spread to tell most
+_CHANGED = 24  # bits of the shuffler's entropy that one bit of the users' turns, at least
 _STREAMS, _SYSTEMS = 1 << 15, 1 << 17  # streams, and entropies of the system, two by two
 _RAW, _SINGLE = 1 << 18, 1 << 16  # words of a stream: at once, and one by one
 _WAYS = 1 << 9  # words that are taken of a stream in each way
@@ -90,6 +91,11 @@ class Draws(Searches):
             turned = [replace(drawn, entropy=self.entropy ^ 1 << bit) for bit in range(128)]
             begun += [each.stream(1, Role.USERS, 0) for each in turned]
             begun += [each.of_shuffler.stream(1, Role.SHUFFLER, 0) for each in turned]
+            hidden = drawn.of_shuffler.entropy
+            apart = ((each.of_shuffler.entropy ^ hidden).bit_count() for each in turned)
+            # Of a hash 64 of 128 bits turn: fewer than 24 with chance 4e-13 each.
+            if min(apart) < _CHANGED:
+                raise LawError("the users' entropy is computed from the shuffler's")
             found = {type(rng.bit_generator) for rng in begun}
             if len(found) > 1 or found & seen:
                 raise LawError(f"some roles do not draw by {generator}")

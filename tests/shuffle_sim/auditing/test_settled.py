@@ -8,10 +8,12 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
+from mutants.running import uncached
 
 from shuffle_sim import ParameterError
 from shuffle_sim.auditing.claims import settled
 from shuffle_sim.auditing.laws.statistics import LawError
+from shuffle_sim.privacy.composition import Parts
 from shuffle_sim.privacy.events import LaplaceEvent
 from shuffle_sim.privacy.theorems import theorem_of
 from shuffle_sim.registry import names, registered
@@ -43,6 +45,22 @@ def test_events_of_others_are_not_known(monkeypatch):
     monkeypatch.delitem(settled.SETTLED, "LaplaceEvent")
     monkeypatch.setattr(type(theorem_of(LaplaceEvent)), "pure", lambda self, event: 0.0)
     settled.check_settled(LaplaceEvent)
+
+
+@pytest.mark.full
+def test_two_kinds_together_cost_what_was_settled(monkeypatch):
+    found = [settled.together(*both) for both in settled.pairs()]
+    np.testing.assert_allclose(found, settled.TOGETHER, rtol=1e-5)
+    uncached()
+    true = Parts.__add__
+
+    def first_steps(self, other):
+        return replace(true(self, other), steps=self.steps or other.steps)
+
+    monkeypatch.setattr(Parts, "__add__", first_steps)
+    with pytest.raises(LawError, match="PureEvent and PureObjectiveEvent"):
+        settled.check_together({"PureObjectiveEvent"})
+    uncached()
 
 
 def others(value: Any) -> Iterator[tuple[str, Any]]:
