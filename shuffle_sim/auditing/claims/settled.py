@@ -77,7 +77,7 @@ def stated(theorem: Theorem[PrivacyEvent]) -> tuple[float, ...]:
 
 def pairs() -> list[tuple[str, str]]:
     """Of kinds of events: each and the next of the table."""
-    return [*pairwise(name for name in SETTLED if name != "NonPrivateEvent")]
+    return [*pairwise(sorted(SETTLED.keys() - {"NonPrivateEvent"}))]
 
 
 def together(one: str, other: str) -> float:
