@@ -152,7 +152,8 @@ def quantiles_command(
         honest_fraction=honest_fraction,
     )
     how = CountsRun(source, privacy, host, execution, output)
-    (found, released), inside = how.run(made, values), np.clip(values, low, high)
+    inside = np.clip(values, low, high)
+    found, released = how.run(made, values, outside=int((inside != values).sum()))
     ends = np.array([found.interval(share) for share in asked])
     summary = Ranks(
         column=column,
@@ -246,7 +247,8 @@ def by_group(how: "CountsRun", column: str | None, by: str, honest_fraction: flo
         honest_fraction=honest_fraction,
     )
     rows, blank = np.stack([places, values], axis=1), int((places == BLANK).sum())
-    (table, released), inside = how.run(made, rows, blank), np.clip(values, low, high)
+    inside = np.clip(values, low, high)
+    table, released = how.run(made, rows, blank, int((inside != values).sum()))
     ranges = made.interval(table)
     members = [inside[places == at] for at in range(len(kind.classes))]
     summary = Groups(
@@ -275,13 +277,15 @@ class CountsRun:
     execution: Execution
     output: Drawn
 
-    def run(self, made: Any, rows: Floats, blank: int = 0) -> tuple[Any, Released]:
-        """Say what it costs, then run it; `blank` users have no category."""
+    def run(
+        self, made: Any, rows: Floats, blank: int = 0, outside: int = 0
+    ) -> tuple[Any, Released]:
+        """Say what it costs, then run it, as `Released.of` tells it."""
         file = self.source.file
         how = Running.of(self.host, self.execution, file.stem if file is not None else "", file)
         start = announce(how.ahead(made, rows), (), yes=how.yes, json=self.output.json)
         result = how.run(made, rows, on_start=start)
-        return result.value, Released.of(result, made, blank)
+        return result.value, Released.of(result, made, blank, outside)
 
     def show(self, found: CountsReport) -> None:
         """Print it and draw it, as asked for."""

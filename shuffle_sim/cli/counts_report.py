@@ -33,6 +33,7 @@ class Released:
     costs: Costs
     reports: ReportCounts
     blank: int = field(default=0, metadata=SIMULATOR_VIEW)
+    outside: int = field(default=0, metadata=SIMULATOR_VIEW)
 
     @property
     def epsilon(self) -> str:
@@ -40,19 +41,23 @@ class Released:
         return f"{self.privacy.epsilon:.3g}"
 
     @classmethod
-    def of(cls, result: Result, protocol: Any, blank: int = 0) -> "Released":
-        """Of a run that is over; `blank` users have a cell without a value, and no category."""
+    def of(cls, result: Result, protocol: Any, blank: int = 0, outside: int = 0) -> "Released":
+        """Of a run that is over.
+
+        `blank` users have a cell without a value, and no category; numbers of `outside` are beyond
+        the public bounds.
+        """
         asked = result.promised
         warnings = weaknesses(asked.epsilon, asked.delta, protocol.n)
         told = result.privacy, warnings, result.costs, result.reports
-        return cls(protocol.n, float(protocol.messages_per_user), *told, blank)
+        return cls(protocol.n, float(protocol.messages_per_user), *told, blank, outside)
 
     def show(self) -> None:
         """For people."""
         show.print_privacy(self.privacy, self.warnings)
         made_of = f"{self.messages_per_user:,.1f} messages on average"
         show.print_costs(self.costs.payload_bits_per_user, made_of, self.costs, self.reports)
-        clipped = max(self.reports.clipped - self.blank, 0)
+        clipped = max(self.reports.clipped - self.blank, 0) + self.outside
         show.print_reports(self.reports, f"{clipped:,} values outside what is public")
         if self.blank:
             users = show.plural(self.blank, "user")
@@ -177,7 +182,7 @@ class Ranks(CountsReport):
         values = ([each + unit for each in _said(found)] for found in (self.true, self.values))
         rows = zip(names, *values, _ranges(self.low, self.high), strict=True)
         certain = f"{100 * self.confidence:g} % all at once"
-        show.print_table((self.column, "true", "private", certain), rows)
+        show.print_table((self.column, "true, clipped", "private", certain), rows)
         show.notes.print(show.FOOTER)
         part = 100 * self.standard_error_ranks / self.run.people
         show.print_fact(
@@ -261,7 +266,7 @@ class Groups(CountsReport):
         numbers = map(_said, (self.counts, self.sums, self.true_means, self.means))
         rows = zip(self.groups, *numbers, _ranges(self.mean_low, self.mean_high), strict=True)
         certain = f"mean, {100 * self.confidence:g} % all at once"
-        heads = self.by, "count", f"sum of {self.column}", "true mean", "mean", certain
+        heads = self.by, "count", f"sum of {self.column}", "true, clipped", "mean", certain
         show.print_table(heads, rows)
         show.notes.print(show.FOOTER)
         self.run.show()

@@ -164,16 +164,20 @@ def bounds_of(texts: Sequence[str], name: str, declared: Declared) -> Bounds:
     """The public bounds of one column of numbers, by options or a schema.
 
     Raises:
-        ParameterError: none are stated.
+        ParameterError: none are stated, or those of dates.
     """
+    kind: Any = declared.columns.get(name)
     for text in texts:
         column, _, limits = text.rpartition("=")
-        found = _bounds(name, limits)
-        if column in ("", name) and isinstance(found, tuple):
-            return found
-    kind = declared.columns.get(name)
+        if column in ("", name):
+            kind = _bounds(name, limits)
+    if isinstance(kind, tuple):
+        return kind
     if isinstance(kind, Number):
         return kind.limits
+    if isinstance(kind, Date):
+        allowed = "of numbers: here dates are not taken, but days since a public one are"
+        raise ParameterError(f"bounds of {name}", "dates", allowed)
     allowed = f"stated, as in --bounds {name}=0:100: they are public, not computed from data"
     raise ParameterError(f"bounds of {name}", None, allowed)
 
@@ -240,7 +244,8 @@ class Source(LayoutOptions):
         values = kind.values(self.column(name), declared.layout.marks)[:, 0]
         if np.isnan(values).any():
             first = int(np.argmax(np.isnan(values)))
-            kind.refuse(first, "a number, not blank (the first row is 1)")
+            allowed = "a number, not blank: leave such rows out of the file (the first row is 1)"
+            kind.refuse(first, allowed)
         return values, *kind.limits
 
 

@@ -28,7 +28,7 @@ from shuffle_sim.cli.options import (
     same,
 )
 from shuffle_sim.cli.running import Bar
-from shuffle_sim.errors import ParameterError, refuse_given
+from shuffle_sim.errors import ParameterError, integer, refuse_given
 from shuffle_sim.execution.forecast import Forecast, PaperBits, forecast
 from shuffle_sim.execution.options import SEALING_SECONDS, Execution
 from shuffle_sim.privacy.bounds.paper import PrintedCost
@@ -221,8 +221,9 @@ def audit_command(
     # Of one parameter there are fewer tables that are hard to hide.
     n, budget = users, privacy.budget
     d = (2 if mechanism else usual_size(protocol)) if dimensions is None else dimensions
-    options: dict[str, Any] = {"repeats": repeats, "thorough": thorough, "seed": hosting.seed}
-    options |= {"runtime": hosting.runtime, "workers": workers, "execution": execution}
+    where = {"runtime": hosting.runtime, "workers": integer("workers", workers)}
+    options: dict[str, Any] = where | {"repeats": repeats, "thorough": thorough}
+    options |= {"seed": hosting.seed, "execution": execution}
     asked: dict[str, Any] = {"fidelity": hosting.fidelity, "shuffler_shards": shards}
     of_model, of_sum = model.given | steps.given, noise.given | counts.given
     if mechanism is not None:
@@ -250,9 +251,9 @@ def audit_command(
             **options,
             **asked,
         )
-    title = f"[bold]{type(made).__name__}[/] n = {n:,}"
-    if isinstance(made, PlannedSum):
-        title += f", {show.encoded_as(made.encoding, made.parameters)}"
+    as_sum = isinstance(made, PlannedSum)
+    form = f", {show.encoded_as(made.encoding, made.parameters)}" if as_sum else ""
+    title = f"[bold]{type(made).__name__}[/] n = {n:,}{form}"
     output.present(AuditSummary(report.passed, report, title), _print_audit)
     _leave(report.passed, report.complete or allow_unchecked)
 
@@ -288,10 +289,8 @@ def _curator(
 def _print_curator(summary: CuratorSummary) -> None:
     of = ", ".join([f"[bold]{summary.mechanism}[/] by a trusted curator", *summary.losses])
     show.console.print(f"\n{of}\n")
-    games = (
-        (name, f"{each.claimed:.4f}", f"{each.delta:g}", f"{each.empirical:.4f}")
-        for name, each in summary.audits.items()
-    )
+    row = "{0.claimed:.4f} {0.delta:g} {0.empirical:.4f}".format
+    games = ((name, *row(each).split()) for name, each in summary.audits.items())
     show.print_table(("tables", "claimed epsilon", "at delta", "empirical epsilon"), games)
     found = {name: each.checks for name, each in summary.audits.items()} | {"all": summary.checks}
     rows = ((name, one.name, _verdict(one)) for name, checks in found.items() for one in checks)
@@ -346,5 +345,6 @@ def _print_audit(summary: AuditSummary) -> None:
 
 def _print_verdict(passed: bool, complete: bool) -> None:
     held = "[bold]passed[/]" + ("" if complete else ", as far as it could be checked: exit code 3")
-    failed = "[bold red]FAILED: do not rely on this implementation[/]"
-    show.console.print(held if passed else failed)
+    show.console.print(
+        held if passed else "[bold red]FAILED: do not rely on this implementation[/]"
+    )

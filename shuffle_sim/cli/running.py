@@ -30,7 +30,7 @@ from shuffle_sim.cli.options import (
 from shuffle_sim.data.files import check_name, opened
 from shuffle_sim.data.population import Population
 from shuffle_sim.data.tables import Table
-from shuffle_sim.errors import ParameterError, parse_number, positive, refuse_given
+from shuffle_sim.errors import ParameterError, integer, parse_number, positive, refuse_given
 from shuffle_sim.execution.budget import Budget, Report
 from shuffle_sim.execution.budget_report import BudgetReport
 from shuffle_sim.execution.engine import run
@@ -240,9 +240,10 @@ def content_of(table: Table | str, file: Path | None) -> bytes:
 
 def _number(workers: str) -> int:
     try:
-        return int(parse_number(workers, int))
+        many = int(parse_number(workers, int))
     except (ValueError, ArithmeticError):
         raise ParameterError("workers", workers, "a number, or auto") from None
+    return integer("workers", many)
 
 
 class Bar:

@@ -6,8 +6,9 @@ refused before anything is run, and never half-written.
 """
 
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from textwrap import fill
@@ -36,13 +37,15 @@ def check_path(option: str, path: Path | None, kinds: tuple[str, ...]) -> None:
     """Refuse a file that could not be written.
 
     Raises:
-        ParameterError: not of one of the kinds, or not in an existing folder.
+        ParameterError: not of one of the kinds, or not in a folder that can be written.
     """
     if path is not None:
         check_name(option, path)
         if path.suffix not in kinds or not path.parent.is_dir() or path.is_dir():
             allowed = f"a {' or '.join(kinds)} file in an existing folder"
             raise ParameterError(option, str(path), allowed)
+        if not os.access(path.parent, os.W_OK):
+            raise ParameterError(option, str(path), "in a folder that can be written")
 
 
 @contextmanager
@@ -59,7 +62,8 @@ def whole(option: str, path: Path) -> Iterator[Path]:
     except OSError as error:
         raise ParameterError(option, str(path), f"writable ({error.strerror})") from error
     finally:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):  # where nothing can be written, nothing was
+            part.unlink()
 
 
 MOST = 30

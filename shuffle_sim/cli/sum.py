@@ -203,7 +203,7 @@ def _summed_up(
         people=people,
         columns=table.columns,
         dates=table.dates(means),
-        true=view.rows.mean(axis=0),
+        true=per_user(table, clip=False).rows.mean(axis=0),
         true_clipped=inside.mean(axis=0),
         true_clipped_variance=inside.var(axis=0) if variance else None,
         unit=result.unit,

@@ -54,11 +54,11 @@ def encoded(table: Table) -> Floats:
     return np.asarray(both / np.sqrt(both.shape[1]))
 
 
-def per_user(table: Table) -> Table:
-    """One row for each user: a record, or the mean of a person's records within the bounds."""
+def per_user(table: Table, *, clip: bool = True) -> Table:
+    """One row for each user: a record, or the mean of a person's records; within the bounds."""
     if table.person is None:
         return table
-    inside = np.clip(table.rows, table.lower, table.upper)
+    inside = np.clip(table.rows, table.lower, table.upper) if clip else table.rows
     means = PersonMeans(Persons.grouped(inside, table.person))
     return replace(table, rows=np.asarray(means.rows(0, means.users)), person=None)
 

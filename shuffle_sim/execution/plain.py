@@ -115,7 +115,9 @@ def _of(kind: Any, late: Mapping[str, Any]) -> dict[str, Any]:
         found = {"type": "object", "additionalProperties": more}
     elif issubclass(single, str):  # an open list of names, such as `Trust`
         found = dict(_PLAIN[str])
-    elif issubclass(single, np.ndarray | Sequence):
-        items = {each for each in arguments if each is not ... and single is not np.ndarray}
+    elif issubclass(single, np.ndarray):  # one number is an array, too
+        found = {"type": ["array", "number"], "items": {}}
+    elif issubclass(single, Sequence):
+        items = {each for each in arguments if each is not ...}
         found = {"type": "array", "items": _of(items.pop(), late) if len(items) == 1 else {}}
     return found

@@ -5,7 +5,7 @@ from functools import lru_cache
 
 import scipy
 
-from shuffle_sim.privacy.bounds import gaussian
+from shuffle_sim.privacy.bounds import gamma, gaussian
 
 
 @lru_cache(maxsize=256)
@@ -19,12 +19,12 @@ def staircase(epsilon: float) -> float:
     decay = math.exp(-epsilon)
     mean, square = decay / (1 - decay), decay * (1 + decay) / (1 - decay) ** 2
 
-    def variance(gamma: float) -> float:
-        rest = 1 - gamma
-        near = square + mean * gamma + gamma**2 / 3
-        far = square + mean * (1 + gamma) + gamma**2 + gamma * rest + rest**2 / 3
+    def variance(step: float) -> float:
+        rest = 1 - step
+        near = square + mean * step + step**2 / 3
+        far = square + mean * (1 + step) + step**2 + step * rest + rest**2 / 3
         # The step's inner part is e^epsilon times as high as its outer part.
-        share = gamma / (gamma + rest * decay)
+        share = step / (step + rest * decay)
         return share * near + (1 - share) * far
 
     # A minimum by search: a gamma near the best costs a little noise, and no privacy.
@@ -43,7 +43,8 @@ def best(epsilon: float, delta: float, d: int = 1, rounds: int = 1) -> tuple[flo
 
     For l2 sensitivity 1 in d coordinates, and as many rounds. Discrete Laplace noise on a fine
     grid is Laplace noise. With several coordinates the l2 Laplace noise has less: a density of the
-    l2 norm alone, with root mean square sqrt(d (d + 1))/epsilon. Epsilons of rounds are added.
+    l2 norm alone, with root mean square sqrt(d (d + 1))/rate. The rate is epsilon, and more where
+    there is a delta and one round. Epsilons of rounds are added.
 
     Args:
         epsilon: of all rounds.
@@ -51,8 +52,10 @@ def best(epsilon: float, delta: float, d: int = 1, rounds: int = 1) -> tuple[flo
         d: coordinates.
         rounds: over the same users.
     """
-    # Per coordinate: sqrt(d (d + 1))/epsilon over sqrt(d); sqrt(2)/epsilon at d = 1.
-    noises = {"Laplace" if d == 1 else "l2 Laplace": rounds * math.sqrt(d + 1) / epsilon}
+    # Per coordinate: sqrt(d (d + 1))/rate over sqrt(d); sqrt(2)/rate at d = 1.
+    single = rounds == 1 and d <= gamma.MOST
+    rate = gamma.rate_for(epsilon, delta, d) if single else epsilon / rounds
+    noises = {"Laplace" if d == 1 else "l2 Laplace": math.sqrt(d + 1) / rate}
     if d == rounds == 1:
         noises["staircase"] = staircase(epsilon)
     if delta > 0:

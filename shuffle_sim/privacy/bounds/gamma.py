@@ -32,6 +32,8 @@ from numpy.typing import NDArray
 from shuffle_sim.errors import integer, real
 
 _Floats = NDArray[np.float64]
+MOST = 10**6
+"""Coordinates."""
 _RATES = (1e-6, 1e6)
 _DEPTH = 60.0  # an integral leaves out what is e^-60 of the peak
 _LEAST = -690.0  # logarithm of the smallest delta that is told from 0
@@ -45,7 +47,7 @@ def check(rate: float, d: int) -> None:
         ParameterError: rate not in [1e-6, 1e6], d not in 1 ... 10^6.
     """
     real("rate", rate, *_RATES, closed=(True, True))
-    integer("d", d, 1, 10**6)
+    integer("d", d, 1, MOST)
 
 
 def delta(epsilon: float, rate: float, d: int) -> float:
@@ -98,7 +100,7 @@ def rate_for(epsilon: float, delta_: float, d: int) -> float:
         ParameterError: naming the parameter, its value and the allowed range.
     """
     real("epsilon", epsilon, *_RATES, closed=(True, True))
-    integer("d", d, 1, 10**6)
+    integer("d", d, 1, MOST)
     target = _target(delta_)
     return epsilon + _largest(lambda gap: _log_delta(epsilon, epsilon + gap, d), target, epsilon)
 

@@ -67,6 +67,19 @@ CASES = {
         (*SUM, "t.csv", "--schema", "text.toml"),
         ("column job", "--categories"),
     ),
+    "quantiles of days": (
+        ("quantiles", "--file", "t.csv", "--column", "when", "--bounds", "2020-01-01:2030-01-01"),
+        ("bounds of when", "dates are not taken"),
+    ),
+    "quantiles of a blank": (
+        ("quantiles", "--file", "blank.csv", "--column", "b", "--bounds", "0:1"),
+        ("column b, row 1", "leave such rows out"),
+    ),
+    "no workers": (
+        (*SUM, "t.csv", "--columns", "a", "--bounds", "0:9", "--workers", "0"),
+        ("workers = 0",),
+    ),
+    "no workers of an audit": (("audit", "--n", "100", "--workers", "0"), ("workers = 0",)),
     "a torn schema": ((*SUM, "t.csv", "--schema", "torn.toml"), ("schema", "readable TOML")),
     "a torn model": (("predict", "torn.json", "t.csv"), ("model", "truncated")),
     "a model of another version": (("predict", "later.json", "t.csv"), ("version 1, not 99",)),

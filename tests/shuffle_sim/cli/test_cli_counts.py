@@ -212,3 +212,18 @@ def test_a_long_number_is_no_item_of_few_bits(command, tmp_path):
     path.write_text("zip\n" + "1\n" * 9 + "9" * 5000 + "\n")
     told = command("heavy-hitters", "--file", path, "--column", "zip", "--bits", "20", code=2)
     assert "whole numbers from 0 to 2^20 - 1" in told
+
+
+def test_numbers_beyond_the_bounds_are_counted_for_their_owner(command, visits):
+    """A half of the minutes is above 50; what is shown as true is clipped, and says so."""
+    bounds, few = ("--bounds", "minutes=0:50"), ("--epsilon", 4, "--seed", 2)
+    ranked = ("quantiles", "--file", visits, "--column", "minutes", *bounds, "--leaves", 16, *few)
+    grouped = ("sum", "--file", visits, "--columns", "minutes", "--by", "region", *CATEGORIES)
+    with visits.open() as file:
+        above = sum(float(row["minutes"]) > 50 for row in csv.DictReader(file))
+    for asked in (ranked, (*grouped, *bounds, *few)):
+        found = json.loads(command(*asked, "--json"))
+        assert found["simulator_view"]["run"]["outside"] == above
+        shown = command(*asked)
+        assert "true, clipped" in shown
+        assert f"{above:,} values outside" in " ".join(shown.split())

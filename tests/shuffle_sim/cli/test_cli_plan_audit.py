@@ -20,6 +20,7 @@ from shuffle_sim.auditing.shuffle.checks import Checks
 from shuffle_sim.cli.app import app
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.errors import RoundAbortedError
+from shuffle_sim.privacy.bounds.gamma import rate_for
 from shuffle_sim.privacy.bounds.gaussian import mu_of
 from shuffle_sim.protocol.adversary import Dropout
 from shuffle_sim.protocol.base import Datum, RoundSpec
@@ -51,11 +52,10 @@ def test_plan_answers_in_json_what_the_planner_finds(encoding, most):
     assert plan["encoding"] == encoding
     assert plan["bits_per_user_and_coordinate"] <= most
     assert plan["noise_ratio"] <= 1.02
-    # l2 Laplace noise has sqrt(d + 1)/epsilon a coordinate, here less than the Gaussian's.
+    # l2 Laplace noise has sqrt(d + 1)/rate a coordinate, here less than the Gaussian's.
     assert found["best_central"] == "l2 Laplace"
-    assert plan["best_ratio"] == pytest.approx(
-        plan["noise_ratio"] / (mu_of(1, 1e-6) * math.sqrt(11))
-    )
+    least = math.sqrt(11) / rate_for(1, 1e-6, 10)
+    assert plan["best_ratio"] == pytest.approx(plan["noise_ratio"] / (mu_of(1, 1e-6) * least))
     assert plan["epsilon"] <= 1.0
     bits = [row["bits_per_user_and_coordinate"] for row in found["curve"]]
     noise = [row["noise_ratio"] for row in found["curve"]]

@@ -1,6 +1,7 @@
 """How much commands print, what their JSON is, and that nobody who leaves early loses a file."""
 
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import jsonschema
 import pytest
 from typer.testing import CliRunner
 
+from shuffle_sim import ParameterError
 from shuffle_sim.cli.app import SUMMARIES, app, main, schema
 from shuffle_sim.cli.show import dress, new_figure
 
@@ -19,6 +21,7 @@ CHEAP = {
     "sum --by": "sum --file people.csv --columns age --by team --bounds 0:9 --categories team=a,b",
     "histogram": "histogram --file people.csv --column team --categories team=a,b --seed 1",
     "quantiles": "quantiles --file people.csv --column age --bounds age=0:100 --leaves 16",
+    "train": "train --table breast-cancer --rounds 2 --epsilon 4 --seed 1",
     "plan": "plan --n 1000",
     "cost": "cost --n 1000 --d 3",
     "amplify": "amplify --epsilon0 2 --n 10000",
@@ -94,6 +97,13 @@ def test_json_is_as_its_schema_says(said, name):
                 jsonschema.validate(without, schema(command))
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate(found | {"unheard_of": 1}, schema(command))
+
+
+def test_a_file_that_cannot_be_written_is_refused_before_anybody_is_asked(said, monkeypatch):
+    said(ONE)  # as it is
+    monkeypatch.setattr("os.access", lambda path, mode: mode != os.W_OK)
+    with pytest.raises(ParameterError, match="in a folder that can be written"):
+        CliRunner().invoke(app, shlex.split(f"{ONE} --plot a.png"), catch_exceptions=False)
 
 
 def test_every_command_with_json_has_a_schema():

@@ -6,7 +6,7 @@ import scipy.stats
 
 from protocols import CarryVectorSum
 from shuffle_sim import Privacy, run
-from shuffle_sim.data.moments import MomentIntervals, encoded, released
+from shuffle_sim.data.moments import MomentIntervals, encoded, per_user, released
 from shuffle_sim.data.schema import Schema
 from shuffle_sim.data.tables import Table
 
@@ -81,3 +81,12 @@ def test_a_variance_is_not_below_zero():
         assert found is not None
         assert (found.private >= 0).all()
         assert (found.interval.low >= 0).all()
+
+
+def test_the_true_mean_of_persons_is_that_of_their_own_records():
+    """Clipped records of persons show no bias of the bounds."""
+    schema = Schema.within("a", np.zeros(1), np.full(1, 10.0))
+    rows, person = np.array([[1.0], [3.0], [1e6]]), np.array(["ann", "ann", "bob"])
+    made = Table(name="t", schema=schema, rows=rows, person=person)
+    assert sorted(per_user(made).rows[:, 0].tolist()) == [2.0, 10.0]
+    assert sorted(per_user(made, clip=False).rows[:, 0].tolist()) == [2.0, 1e6]
