@@ -273,16 +273,23 @@ class Histogram(OneView[Counting]):
             together: whether all hold at once with it.
             reports: that were received; None: n.
             corrupted: users who may send what they like: ranges are wider by their reach.
+
+        Raises:
+            ParameterError: a number out of range, or estimates of other categories.
         """
         received = self.n if reports is None else integer("reports", reports, 1, self.n)
         bins = self.randomizer.bins if together else 1
         beta = interval_error(confidence, bins, self.randomizer.independent)
         estimates = np.asarray(value, np.float64)
+        if estimates.size != self.randomizer.bins:
+            allowed = f"{self.randomizer.bins} estimates, one of each category"
+            raise ParameterError("value.shape", estimates.shape, allowed)
         # The corrupted may be any of those whose noise was counted on.
         honest = min(self.honest, received) - integer("corrupted", corrupted, 0, received)
         low, high = self.randomizer.ranges(estimates.ravel(), received, max(honest, 0), beta)
         shift = self.randomizer.manipulation(corrupted)
-        low, high = np.maximum(low - shift, 0.0), high + shift
+        # No category has fewer than none of the n users, or more than all.
+        low, high = (np.clip(each, 0.0, self.n) for each in (low - shift, high + shift))
         shape = estimates.shape
         return CountIntervals(low.reshape(shape), high.reshape(shape), confidence, together)
 

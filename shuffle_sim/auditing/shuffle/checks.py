@@ -40,6 +40,7 @@ _DEFINED = 2e7  # messages of all of them
 _LONG_BLOCK = 3_000  # users whose shares are looked at in a row
 _TOGETHER, _FOUND, _FEW_LABELS = 12, 80, 64  # users of a block who hold one datum; data, labels
 _OUTCOMES = 3e4  # of reports on all those data
+_LEAST = 300  # sums over all users, however slowly they are drawn
 _OFTEN = 200_000  # reports on one datum
 _MORE = 8  # times as many samples of the total noise, at most
 _ROUNDED = 4e7  # values that are rounded for them
@@ -225,7 +226,8 @@ class Checks(Company):
         """Sums over all users, as the randomizer draws them at once."""
         rng = np.random.default_rng([self.entropy, 1])
         rows = self.shaped(self.inside[self.types])
-        seen = np.array([self.randomizer.tally(rows, rng) for _ in range(self.repeats)])
+        times = int(min(self.repeats, max(_LEAST, 10 * self.swift / len(rows))))
+        seen = np.array([self.randomizer.tally(rows, rng) for _ in range(times)])
         looked = [j for j in range(self.labels) if self.users * len(self.pmfs[0][j]) <= LARGEST]
         for label in looked[:8]:
             law = self.sum_law(self.types, label)

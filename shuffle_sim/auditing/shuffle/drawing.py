@@ -207,13 +207,11 @@ class Draws(Searches):
         each = self.each if fidelity == "literal" else 1.0
         # Reports of words may be drawn one by one.
         room = _MESSAGES if self.randomizer.view == "sums" else _MESSAGES / 100
-        blocks = int(min(_SEEDS, room / (size * self.labels * each)))
+        blocks = int(min(_SEEDS, room / (size * self.labels * each), 4 * self.swift / size))
         if blocks < 2:
             return
-        deployment = self.deployment(fidelity, size=size)
-        deployment = replace(
-            deployment, protocol=BenchRound(size * blocks, self.protocol.spec, 1.0)
-        )
+        one = BenchRound(size * blocks, self.protocol.spec, 1.0)
+        deployment = replace(self.deployment(fidelity, size=size), protocol=one)
         rows = self.shaped(np.repeat(x[None], size * blocks, axis=0))
         shard = self.shard(deployment, InMemory(rows), deployment.blocks())
         (frames,) = self.answered(shard, self.round(Cohort.of(0, size * blocks)), range(1))
@@ -246,7 +244,7 @@ class Draws(Searches):
         users = max(size, min(cohort, most) // size * size)
         rounds: tuple[int, ...] = _ROUNDS
         runs: tuple[int, ...] = _TURNED
-        if way[1] != GENERATORS[0]:
+        if way[1] != GENERATORS[0] or math.isfinite(self.swift):
             rounds, runs = _ROUNDS[::6], _TURNED[::3]
         drawn = [self._drawn(way, fidelity, size, users, rounds, bits) for bits in runs]
         self._independent(drawn, len(rounds), alarm)
@@ -258,7 +256,7 @@ class Draws(Searches):
         if fidelity == "literal":
             room = min(room, 1e7 / self.each)
         beyond = (9 if self.thorough else 5) * chunk_rows(width) // 4
-        users = int(min(beyond, room / self.labels))
+        users = int(min(beyond, room / self.labels, self.swift))
         if users < 2:
             return
         self._independent(
@@ -267,7 +265,7 @@ class Draws(Searches):
             alarm,
         )
         if fidelity == "counts" and not strong and not hasattr(self.randomizer, "modulus"):
-            self._long_sums(way, users, alarm)
+            self._long_sums(way, int(max(2, min(users, self.swift / 10))), alarm)
 
     def _independent(self, runs: list[NDArray[np.int64]], rounds: int, alarm: float) -> None:
         """Frames of several runs: in the order of users, and in that of labels."""

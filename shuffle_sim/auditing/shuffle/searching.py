@@ -1,7 +1,10 @@
 """Where an audit looks: data outside the domain, in other company, and those that are searched."""
 
+import math
+import time
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cached_property
 from itertools import chain, product
 
 import numpy as np
@@ -20,6 +23,7 @@ _SEARCHED = 120  # reports on each datum that is searched
 _FACTORS = 0.1, -1.0, 7.0  # of rows that are given as multiples
 _SENT = 60  # rounds in which a shard's users hold them
 _COMPANY, _MIXED = 5_000, 400  # rows that are admitted together
+_TIMED, _SLOW = 500, 2e5  # users, and numbers in a second: fewer are drawn one by one
 _CLIMBED = 16  # data around which is searched again
 
 
@@ -32,6 +36,20 @@ class Searches(Bench):
         many = 2000 if self.thorough else 400
         cells = int(1e6 / self.labels / max(1, len(self.pmfs[0][0])) + 8)
         return min(many, max(24, cells, int(2e6 / _SEARCHED / self.labels)))
+
+    @cached_property
+    def swift(self) -> float:
+        """Users in a second, of a sum with no sampler but its definition; else infinite."""
+        if self.randomizer.view != "sums":
+            return math.inf
+        rows, rng = (
+            self.shaped(np.repeat(self.inside[:1], _TIMED, axis=0)),
+            np.random.default_rng(0),
+        )
+        began = time.process_time()
+        self.randomizer.counts(rows, rng)
+        found = _TIMED / max(time.process_time() - began, 1e-9)
+        return found if found * self.labels < _SLOW else math.inf
 
     def domain(self) -> None:
         """Whatever a row is, what is admitted lies in the ball whose ends are the worst pair."""

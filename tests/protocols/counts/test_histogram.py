@@ -416,3 +416,13 @@ def test_data_outside_the_domain():
         run(histogram, xs[:50], seed=1)
     with pytest.raises(ParameterError):
         Histogram(n=100, randomizer=Categories((10,), (40.0,), 90, 99))
+
+
+def test_ranges_lie_among_the_users_and_estimates_are_of_all_categories():
+    made = Histogram.calibrated(n=200, categories=3, privacy=Privacy(0.1, 1e-6))
+    ranges = made.interval(np.array([-500.0, 90.0, 4000.0]))
+    assert (ranges.low >= 0).all()
+    assert (ranges.high <= 200).all()
+    assert (ranges.low <= ranges.high).all()
+    with pytest.raises(ParameterError, match="3 estimates"):
+        made.interval(np.zeros(5))

@@ -6,8 +6,10 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from protocols import CarryVectorSum, Histogram
+from protocols import CarryVectorSum, Histogram, VectorSum
+from protocols.sums.binomial import BinomialRandomizer
 from shuffle_sim import Privacy
+from shuffle_sim.arrays import dense
 from shuffle_sim.auditing import LawError
 from shuffle_sim.auditing.laws.joint import JointLaw
 from shuffle_sim.auditing.laws.orders import _check_pairs
@@ -109,3 +111,18 @@ def test_sums_of_seldom_draws_are_not_taken_for_gaussian():
     looked.pmf = lambda x, label: np.array([1 - often, often])
     with pytest.raises(LawError, match="sums of long blocks"):
         looked._long_sums(FIRST, 30_000, 1e-9)
+
+
+def test_a_sum_that_has_its_definition_alone_is_drawn_less_often(monkeypatch):
+    """Its audit would take hours; all others are drawn as often as ever."""
+    made = VectorSum(n=40, d=2, g=4, b=12)
+    assert bench(Checks, made).swift == math.inf
+
+    def one_by_one(self, xs, rng):
+        return np.concatenate([sums(self.randomize(x, rng)) for x in dense(xs)])
+
+    def sums(messages):
+        return messages.symbols.reshape(1, 2, -1).sum(axis=-1, dtype=np.int64)
+
+    monkeypatch.setattr(BinomialRandomizer, "counts", one_by_one)
+    assert 1e3 < bench(Checks, made).swift < 1e5
