@@ -70,17 +70,23 @@ class _Bernoulli(Counting):
     def ranges(
         self, estimates: Floats, reports: int, honest: int, beta: float
     ) -> tuple[Floats, Floats]:
-        """By Chernoff's and Bernstein's bounds of a sum of coins: wider than need be."""
-        x, counts = math.log(2 / beta), estimates * self._spread + reports * self.lied
-        counts = np.maximum(counts, 0.0)
-        # mu - sqrt(2 mu x) <= count (Chernoff), solved for the mean mu;
-        most = counts + x + np.sqrt(x * x + 2 * counts * x)
-        # and count - mu = t with t^2 = 2 x (mu + t/3) (Bernstein), solved likewise.
-        least = counts + 2 * x / 3 - np.sqrt(4 * x * x / 9 + 2 * counts * x)
-        return (
-            np.maximum((least - reports * self.lied) / self._spread, 0.0),
-            np.maximum((most - reports * self.lied) / self._spread, 0.0),
-        )
+        """By Bernstein's bound of a sum of coins: a little wider than need be.
+
+        Of c users of a bin |seen - E| <= x/3 + sqrt(x^2/9 + 2 x V) but for `beta`, x = ln(2/beta).
+        E and V are linear in c: its least and its largest value are roots of quadratics.
+        """
+        x, lied, kept = math.log(2 / beta), self.lied, self.kept
+        spread, bent = self._spread, kept * (1 - kept) - lied * (1 - lied)
+        still = x * x / 9 + 2 * x * reports * lied * (1 - lied)
+
+        def root(sign: float) -> Floats:
+            # (spread c - beyond)^2 = still + 2 x bent c, where spread c is beyond, or short of it.
+            beyond = estimates * spread + sign * x / 3
+            half = spread * beyond + x * bent
+            inner = np.maximum(half**2 - spread**2 * (beyond**2 - still), 0.0)
+            return np.clip((half + sign * np.sqrt(inner)) / spread**2, 0.0, reports)
+
+        return root(-1.0), root(1.0)
 
     def count_pmf(self, x: Floats, label: int) -> Floats:
         said = self.kept if int(x) == label else self.lied

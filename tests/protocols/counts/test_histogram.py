@@ -426,3 +426,19 @@ def test_ranges_lie_among_the_users_and_estimates_are_of_all_categories():
     assert (ranges.low <= ranges.high).all()
     with pytest.raises(ParameterError, match="3 estimates"):
         made.interval(np.zeros(5))
+
+
+@pytest.mark.parametrize("method", ["response", "unary"])
+@pytest.mark.full
+def test_ranges_of_coins_hold_and_are_near_their_spread(method):
+    """Bernstein's 2.7 spreads, where 1.96 are needed; a bound by the mean alone had 5 to 12."""
+    shares = np.array([0.6, 0.25, 0.1, 0.04, 0.01, 0.0])
+    data = np.repeat(np.arange(6.0), (5000 * shares).astype(int))
+    made = Histogram.calibrated(n=5000, categories=6, privacy=PRIVACY, method=method)
+    values = np.array([run(made, data, seed=s, fidelity="aggregate").value for s in range(200)])
+    ranges = [made.interval(value) for value in values]
+    true = 5000 * shares
+    missed = sum(int(((each.low > true) | (true > each.high)).sum()) for each in ranges)
+    assert missed <= scipy.stats.binom.ppf(1 - ALARM, values.size, 0.05)
+    half = np.mean([(each.high - each.low) / 2 for each in ranges], axis=0)
+    assert (half[:4] < 3.5 * values.std(axis=0)[:4]).all()
