@@ -365,7 +365,7 @@ def test_a_run_that_an_adversary_ends_is_not_checked():
 
 
 def test_corrupted_users_may_be_asked_again_when_a_run_goes_on():
-    asked_under_dropout("single-message", 0.5, honest_fraction=0.4).resumed()
+    asked_under_dropout("single-message", 0.3, honest_fraction=0.4).resumed()
 
 
 @pytest.mark.parametrize("name", ["group-means", "quantiles", "histogram", "heavy-hitters"])
