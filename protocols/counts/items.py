@@ -94,6 +94,10 @@ class Coded:
         """For people."""
         return (text_of(item) or "(blank)") if self.bits is None else str(item)
 
+    def cut(self, items: Items) -> bool:
+        """Whether some of these may be the beginnings of longer texts."""
+        return self.bits is None and bool((np.asarray(items, np.uint64) & np.uint64(255)).any())
+
     def counts(self, items: Items) -> Floats:
         """True ones, of these items."""
         return np.array([(self.items == each).sum() for each in items], float)

@@ -34,6 +34,7 @@ _FEWEST, _LONGEST = 300, 30.0  # draws of long runs, and seconds of them
 _AGAIN = 8  # times the draws, where a bound is not sure
 _KEPT = 6000  # draws that are held to a law
 _THOROUGH, _BRIEF = 60.0, 0.5  # of runs: effort
+_NEAR = "all releases of a run are as near as stated"
 _Make = Callable[[], None]
 
 
@@ -142,12 +143,11 @@ def audit_central(
 
 
 def check_distances(
-    name: str, algorithm: CentralAlgorithm[Any], tables: Mapping[str, tuple[Floats, Floats]]
+    algorithm: CentralAlgorithm[Any], tables: Mapping[str, tuple[Floats, Floats]]
 ) -> Check:
     """That no release of a run moves farther than stated: nothing of its noise, and no game.
 
     Args:
-        name: of the check.
         algorithm: what is audited.
         tables: pairs by name, as for `audit_central`.
     """
@@ -157,7 +157,7 @@ def check_distances(
             with naming(f"tables {which}"):
                 Runs(algorithm, *_neighbours(*pair), {}, effort=_BRIEF).distances()
 
-    return checked(name, make)
+    return checked(_NEAR, make)
 
 
 def _neighbours(first: Floats, second: Floats) -> tuple[Floats, Floats]:
@@ -239,7 +239,7 @@ def _of_runs(
 ) -> list[Check]:
     """What the curator releases in whole runs."""
     names = (
-        "all releases of a run are as near as stated",
+        _NEAR,
         "the noise of all releases of the curator's runs is fresh, and has its law",
         "all releases of a run are charged",
         "every release is made of its statistic, from a stream of its own",

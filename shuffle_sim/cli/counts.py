@@ -223,7 +223,7 @@ def heavy_hitters_command(
         missed=found.missed,
         false_items=found.false_items,
         run=released,
-        texts=bits is None,
+        cut=table.cut(found.items),
     )
     how.show(summary)
 

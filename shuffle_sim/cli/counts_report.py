@@ -21,8 +21,6 @@ from shuffle_sim.privacy.trust import Trust
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_PREFIX = 8  # bytes of a text, as of `protocols.counts.items`
-
 
 @dataclass(frozen=True)
 class Released:
@@ -224,7 +222,7 @@ class Heavy(CountsReport):
     missed: float
     false_items: float
     run: Released
-    texts: bool = field(repr=False)
+    cut: bool = field(repr=False)
 
     def show(self) -> None:
         numbers = _said(self.true), _said(self.counts), _ranges(self.low, self.high)
@@ -233,10 +231,8 @@ class Heavy(CountsReport):
         if len(self.items) > show.MOST:
             show.console.print(f"{len(self.items) - show.MOST:,} more are in --json")
         show.notes.print(show.FOOTER)
-        if self.texts and any(len(each.encode()) >= _PREFIX for each in self.items):
-            show.console.print(
-                f"Texts are told apart by their first {_PREFIX} bytes: these may go on."
-            )
+        if self.cut:
+            show.console.print("Texts are told apart by their first 8 bytes: some may go on.")
         show.print_fact(
             "Found",
             f"{show.plural(len(self.items), 'item')}; one that {self.least_count:,} users have is "

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
     from shuffle_sim.auditing.claims.plan import Check
 
 _NOISE_RATIO = 1.1  # of audits, where none is asked for
-_STEEPEST = "with the linear loss, if taken, releases are as near as stated"
 
 
 @dataclass(frozen=True)
@@ -251,9 +249,9 @@ def audit_command(
             **options,
             **asked,
         )
-    as_sum = isinstance(made, PlannedSum)
-    form = f", {show.encoded_as(made.encoding, made.parameters)}" if as_sum else ""
-    title = f"[bold]{type(made).__name__}[/] n = {n:,}{form}"
+    title = f"[bold]{type(made).__name__}[/] n = {n:,}"
+    if isinstance(made, PlannedSum):
+        title += f", {show.encoded_as(made.encoding, made.parameters)}"
     output.present(AuditSummary(report.passed, report, title), _print_audit)
     _leave(report.passed, report.complete or allow_unchecked)
 
@@ -273,15 +271,14 @@ def _curator(
 
     made, tables = game_of(*asked, hardest=options["thorough"], **own)
     found: dict[str, CentralAudit] = {}
-    checks: tuple[Check, ...] = ()
     with Bar("auditing", len(tables) + 1) as bar:
         for place, (name, pair) in enumerate(tables.items()):
             bar.step(place, f"tables {name}")
             found[name] = audit_central(made, *pair, privacy=asked[-1], **options)
-        bar.step(len(tables), _STEEPEST)
-        if (steep := steepest_game_of(*asked, **own)) is not None:
-            checks = (check_distances(_STEEPEST, *steep),)
-    verdicts = [x.passed for x in chain(checks, *(one.checks for one in found.values()))]
+        bar.step(len(tables), "the linear loss")
+        steep = steepest_game_of(*asked, **own)
+        checks = () if steep is None else (check_distances(*steep),)
+    verdicts = [x.passed for x in sum((one.checks for one in found.values()), checks)]
     of = type(made).__name__, [str(each) for each in losses_of(made, None)]
     return CuratorSummary(False not in verdicts, None not in verdicts, *of, found, checks)
 
@@ -289,10 +286,14 @@ def _curator(
 def _print_curator(summary: CuratorSummary) -> None:
     of = ", ".join([f"[bold]{summary.mechanism}[/] by a trusted curator", *summary.losses])
     show.console.print(f"\n{of}\n")
-    row = "{0.claimed:.4f} {0.delta:g} {0.empirical:.4f}".format
-    games = ((name, *row(each).split()) for name, each in summary.audits.items())
+    games = (
+        (name, f"{each.claimed:.4f}", f"{each.delta:g}", f"{each.empirical:.4f}")
+        for name, each in summary.audits.items()
+    )
     show.print_table(("tables", "claimed epsilon", "at delta", "empirical epsilon"), games)
-    found = {name: each.checks for name, each in summary.audits.items()} | {"all": summary.checks}
+    found = {name: each.checks for name, each in summary.audits.items()} | {
+        "hardest": summary.checks
+    }
     rows = ((name, one.name, _verdict(one)) for name, checks in found.items() for one in checks)
     show.print_table(("tables", "check", ""), rows, texts=3)
     show.console.print(
@@ -345,6 +346,5 @@ def _print_audit(summary: AuditSummary) -> None:
 
 def _print_verdict(passed: bool, complete: bool) -> None:
     held = "[bold]passed[/]" + ("" if complete else ", as far as it could be checked: exit code 3")
-    show.console.print(
-        held if passed else "[bold red]FAILED: do not rely on this implementation[/]"
-    )
+    failed = "[bold red]FAILED: do not rely on this implementation[/]"
+    show.console.print(held if passed else failed)

@@ -73,11 +73,11 @@ def test_the_linear_loss_shows_what_others_hide(name, plant, monkeypatch):
     """Slopes of the logistic loss are half of what is stated, so neighbours' models are, too."""
     case = name, 200, 2, PRIVACY
     clean = steepest_game_of(*case, loss="logistic")
-    assert check_distances("clean", *clean).passed
+    assert check_distances(*clean).passed
     plant(monkeypatch)
     made, tables = game_of(*case)
-    assert check_distances("the default tables", made, tables).passed
-    assert check_distances("planted", *steepest_game_of(*case)).passed is False
+    assert check_distances(made, tables).passed
+    assert check_distances(*steepest_game_of(*case)).passed is False
 
 
 def test_what_the_linear_loss_cannot_be_given_has_no_steepest_game():

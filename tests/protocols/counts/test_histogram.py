@@ -431,7 +431,7 @@ def test_ranges_lie_among_the_users_and_estimates_are_of_all_categories():
 @pytest.mark.parametrize("method", ["response", "unary"])
 @pytest.mark.full
 def test_ranges_of_coins_hold_and_are_near_their_spread(method):
-    """Bernstein's 2.7 spreads, where 1.96 are needed; a bound by the mean alone had 5 to 12."""
+    """Bernstein's 2.7 spreads, where 1.96 are needed; a bound by the mean alone had up to 12."""
     shares = np.array([0.6, 0.25, 0.1, 0.04, 0.01, 0.0])
     data = np.repeat(np.arange(6.0), (5000 * shares).astype(int))
     made = Histogram.calibrated(n=5000, categories=6, privacy=PRIVACY, method=method)

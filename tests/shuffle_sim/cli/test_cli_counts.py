@@ -227,3 +227,14 @@ def test_numbers_beyond_the_bounds_are_counted_for_their_owner(command, visits):
         shown = command(*asked)
         assert "true, clipped" in shown
         assert f"{above:,} values outside" in " ".join(shown.split())
+
+
+@pytest.mark.parametrize(
+    ("text", "cut"), [("weather today", True), ("cat", False), ("東京都庁", True)]
+)
+def test_items_that_may_go_on_say_so(command, tmp_path, text, cut):
+    """Of three bytes each a letter: two are shown, and eight were told apart."""
+    file = tmp_path / "asked.csv"
+    file.write_text("q\n" + f"{text}\n" * 500)
+    shown = command("heavy-hitters", "--file", file, "--column", "q", "--epsilon", 4, "--seed", 1)
+    assert ("some may go on" in shown) == cut
