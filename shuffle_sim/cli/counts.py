@@ -30,6 +30,8 @@ from shuffle_sim.cli.options import (
 )
 from shuffle_sim.cli.running import Running, announce
 from shuffle_sim.cli.show import Drawn
+from shuffle_sim.data.drawn_records import DrawnRecords
+from shuffle_sim.data.population import InMemory
 from shuffle_sim.errors import ParameterError, real
 from shuffle_sim.execution.options import Execution
 
@@ -285,7 +287,8 @@ class CountsRun:
         file = self.source.file
         how = Running.of(self.host, self.execution, file.stem if file is not None else "", file)
         start = announce(how.ahead(made, rows), (), yes=how.yes, json=self.output.json)
-        result = how.run(made, rows, on_start=start)
+        users = InMemory(rows) if self.source.counted is None else DrawnRecords(rows)
+        result = how.run(made, users, on_start=start)
         return result.value, Released.of(result, made, blank, outside)
 
     def show(self, found: CountsReport) -> None:

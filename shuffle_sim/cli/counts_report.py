@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from shuffle_sim.arrays import Floats
 from shuffle_sim.cli import show
+from shuffle_sim.data.population import Unit
 from shuffle_sim.execution.costs import Costs
 from shuffle_sim.execution.plain import SIMULATOR_VIEW
 from shuffle_sim.execution.result import ReportCounts, Result
@@ -54,6 +55,8 @@ class Released:
 
     def show(self) -> None:
         """For people."""
+        if self.privacy.unit is Unit.PERSON:
+            show.print_fact("Unit", "the person: one of its records counts, drawn at random")
         show.print_privacy(self.privacy, self.warnings)
         made_of = f"{self.messages_per_user:,.1f} messages on average"
         show.print_costs(self.costs.payload_bits_per_user, made_of, self.costs, self.reports)

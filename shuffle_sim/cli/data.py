@@ -14,13 +14,13 @@ import typer
 from numpy.typing import NDArray
 
 from shuffle_sim.arrays import Floats
-from shuffle_sim.cli.options import DataOptions, LayoutOptions, option, same
+from shuffle_sim.cli.options import DataOptions, LayoutOptions, PersonsOptions, option, same
 from shuffle_sim.cli.show import Output, check_path, console, number, print_table, whole
 from shuffle_sim.data.column_kinds import Category, Date, Named, Number, moment_of
 from shuffle_sim.data.columns import Bounds, Column, Marks
-from shuffle_sim.data.file_columns import column_in, column_of, columns_of, kinds_of
+from shuffle_sim.data.drawn_records import one_record_each
+from shuffle_sim.data.file_columns import column_in, columns_of, kinds_of
 from shuffle_sim.data.model import load_model
-from shuffle_sim.data.persons import Persons
 from shuffle_sim.data.schema import Declared, Layout, draft, read_schema
 from shuffle_sim.data.tables import Table, bundled, read
 from shuffle_sim.errors import ParameterError, parse_number
@@ -129,16 +129,6 @@ def layout_of(marks: LayoutOptions, known: Layout | None = None) -> Layout:
     return Layout(delimiter=delimiter or known.delimiter, marks=stated)
 
 
-def persons_in(file: Path, person: str) -> int:
-    """How many persons a column of a file names.
-
-    Raises:
-        ParameterError: no such column, or a missing name.
-    """
-    names = column_of(file, person)
-    return Persons.grouped(np.zeros((len(names), 1)), names).users
-
-
 def _bounds(name: str, text: str) -> Bounds | Date:
     """Two numbers, or for a column of a name two dates."""
     ends = text.split(":")
@@ -187,10 +177,9 @@ BLANK = -2.0
 
 
 @dataclass(frozen=True)
-class Source(LayoutOptions):
-    """A file, and what is public of its columns."""
+class Source(PersonsOptions, LayoutOptions):
+    """A file, and what is public of its columns; of a person one record counts."""
 
-    file: Path | None = same(DataOptions, "file")
     categories: list[str] | None = same(DataOptions, "categories")
     bounds: list[str] | None = same(DataOptions, "bounds")
     schema: Path | None = same(DataOptions, "schema")
@@ -208,18 +197,32 @@ class Source(LayoutOptions):
         declared = declared_of(
             DataOptions(**layout, schema=self.schema, categories=self.categories)
         )
-        if declared.person is not None:  # one count would not be of all rows of a person
-            allowed = "left out of the schema: a row is a user here"
-            raise ParameterError("person", declared.person, allowed)
         return columns_of(self.file, declared.layout, list(declared.columns)), declared
 
+    @cached_property
+    def counted(self) -> NDArray[np.intp] | None:
+        """The row of each person that counts; None: each row is a user.
+
+        Raises:
+            ParameterError: no such column of names, or one that is missing.
+        """
+        person = self.person or self.table[1].person
+        return None if person is None else one_record_each(self._cells(person), f"column {person}")
+
+    def _cells(self, name: str) -> NDArray[Any]:
+        return column_in(self.table[0], name, self.file or Path())
+
+    def users(self, cells: NDArray[Any]) -> NDArray[Any]:
+        """Of all rows those that count."""
+        return cells if self.counted is None else cells[self.counted]
+
     def column(self, name: str) -> NDArray[Any]:
-        """The cells of a column.
+        """The cells of a column, one for each user.
 
         Raises:
             ParameterError: there is none.
         """
-        return column_in(self.table[0], name, self.file or Path())
+        return self.users(self._cells(name))
 
     def named(self, name: str) -> tuple[Named, Floats]:
         """A column with public categories, and each user's place in them, or `BLANK`."""
@@ -241,12 +244,12 @@ class Source(LayoutOptions):
         """
         declared = self.table[1]
         kind = Number(name=name, limits=bounds_of(self.bounds or [], name, declared))
-        values = kind.values(self.column(name), declared.layout.marks)[:, 0]
+        values = kind.values(self._cells(name), declared.layout.marks)[:, 0]
         if np.isnan(values).any():
             first = int(np.argmax(np.isnan(values)))
             allowed = "a number, not blank: leave such rows out of the file (the first row is 1)"
             kind.refuse(first, allowed)
-        return values, *kind.limits
+        return self.users(values), *kind.limits
 
 
 ModelFile = Annotated[Path, typer.Argument(help="A model, as train --model-out wrote it (.json).")]

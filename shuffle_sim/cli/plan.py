@@ -11,7 +11,6 @@ from protocols.comparison.methods import Method
 from protocols.comparison.plans import PlanRow, planned_methods, searched
 from shuffle_sim.cli import show
 from shuffle_sim.cli.compare import TaskOptions, papers, present_task, print_refusals
-from shuffle_sim.cli.data import persons_in
 from shuffle_sim.cli.options import (
     BOUNDS,
     HONEST,
@@ -24,6 +23,8 @@ from shuffle_sim.cli.options import (
     option,
     same,
 )
+from shuffle_sim.data.drawn_records import one_record_each
+from shuffle_sim.data.file_columns import column_of
 from shuffle_sim.data.population import Unit
 from shuffle_sim.errors import ParameterError, parse_number, real
 from shuffle_sim.execution.budget import Budget
@@ -155,7 +156,9 @@ def _users(users: int | None, file: Path | None, person: str | None) -> int:
     if (users is None) == (file is None) or (file is None) != (person is None):
         given = users, file and str(file), person
         raise ParameterError("n, file, person", given, "--n alone, or --file with --person")
-    return persons_in(file, person) if file is not None and person is not None else users or 0
+    if file is None or person is None:
+        return users or 0
+    return len(one_record_each(column_of(file, person), f"column {person}"))
 
 
 def _print(summary: PlanReport) -> None:

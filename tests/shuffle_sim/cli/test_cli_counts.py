@@ -20,12 +20,11 @@ BOUNDS = ("--bounds", "minutes=0:100")
 BY = ("sum", "--file", "F", "--columns", "minutes", "--by", "region", *CATEGORIES)
 USELESS = (
     ("--variance",),
-    ("--person", "page"),
     ("--rounds", "365"),
     ("--choose-bounds", "0.2"),
     ("--missing", "drop"),
 )
-"""What a sum takes and one by group does not. To pass over persons would promise less."""
+"""What a sum takes and one by group does not."""
 
 
 @pytest.fixture(scope="module")
@@ -180,7 +179,7 @@ def test_a_sum_by_group_has_counts_and_means(command, visits):
         (("heavy-hitters", "--file", "F", "--column", "page", "--bits", "8"), "whole numbers"),
         (("sum", "--file", "F", "--by", "region", *BOUNDS), "one column with --by"),
         *(((*BY, *BOUNDS, *words), words[0].strip("-").replace("-", "_")) for words in USELESS),
-        (("histogram", "--file", "F", "--column", "region", "--schema", "P"), "person = 'page'"),
+        (("histogram", "--file", "F", "--column", "region", "--schema", "P"), "'nobody'"),
         (
             ("quantiles", "--file", "F", "--column", "minutes", *BOUNDS, "--shares", "0.5,1.5"),
             "shares",
@@ -200,7 +199,9 @@ def test_a_sum_by_group_has_counts_and_means(command, visits):
 @pytest.mark.full
 def test_bad_input_is_one_line_that_names_it(command, visits, words, said):
     schema = visits.with_name("person.toml")
-    schema.write_text('person = "page"\n[columns.region]\ntype = "category"\ncategories = ["a"]\n')
+    schema.write_text(
+        'person = "nobody"\n[columns.region]\ntype = "category"\ncategories = ["a"]\n'
+    )
     files = {"F": visits, "P": schema}
     told = command(*(files.get(each, each) for each in words), code=2)
     assert said in told
@@ -212,6 +213,33 @@ def test_a_long_number_is_no_item_of_few_bits(command, tmp_path):
     path.write_text("zip\n" + "1\n" * 9 + "9" * 5000 + "\n")
     told = command("heavy-hitters", "--file", path, "--column", "zip", "--bits", "20", code=2)
     assert "whole numbers from 0 to 2^20 - 1" in told
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        ("histogram", "--column", "region", *CATEGORIES),
+        ("histogram", "--column", "page", "--find", "--fidelity", "aggregate"),
+        ("heavy-hitters", "--column", "page", "--fidelity", "aggregate"),
+        ("quantiles", "--column", "minutes", *BOUNDS, "--leaves", "16"),
+        (*BY[:1], *BY[3:], *BOUNDS),
+    ],
+    ids=lambda asked: "-".join(asked[:4:3]),
+)
+def test_a_person_counts_with_one_of_its_records(command, tmp_path, asked):
+    """100 persons: one with half of all rows, who weighs no more than others."""
+    path = tmp_path / "persons.csv"
+    rows = [(0, "north", 90, "/a")] * 400 + [(each % 100, "south", 10, "/b") for each in range(400)]
+    lines = (",".join(map(str, row)) for row in rows)
+    path.write_text("\n".join(["who,region,minutes,page", *lines]) + "\n")
+    told = (*asked, "--file", path, "--person", "who", "--epsilon", 8, "--seed", 3)
+    found = json.loads(command(*told, "--json"))
+    assert found["run"]["people"] == 100
+    assert found["run"]["privacy"]["unit"] == "person"
+    view = found["simulator_view"]
+    if "true" in view and "quantiles" not in asked:
+        assert max(view["true"]) >= 99
+    assert "the person: one of its records counts" in " ".join(command(*told).split())
 
 
 def test_numbers_beyond_the_bounds_are_counted_for_their_owner(command, visits):
