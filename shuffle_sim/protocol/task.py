@@ -170,7 +170,7 @@ def task_of(protocol: Protocol[Any], limits: TaskLimits | None = None) -> Task:
 def walked(protocol: Protocol[Any]) -> Iterator[RoundSpec]:
     """All rounds, with sums from the middle of what messages can add up to in place of views.
 
-    Of words, all users send the one in the middle of the domain.
+    Of words, all users send the one in the middle of the domain, as often as messages allow.
     """
     state = protocol.init()
     while (spec := protocol.plan(state)) is not None:
@@ -182,9 +182,12 @@ def walked(protocol: Protocol[Any]) -> Iterator[RoundSpec]:
             tally = Tally(middle, users)
         else:
             word = np.full(1, randomizer.alphabet.symbols // 2, np.uint64)
-            # Counts say a word once and how often; messages say it each time.
-            copies = 1 if randomizer.view == "counts" else users
-            tally = Tally(np.full(copies, users // copies), users, np.repeat(word, copies))
+            # Counts say a word once and how often; messages say it each time. There noise may be
+            # many messages of each user, and a word below that is as good as not there.
+            often = [1] * users
+            if randomizer.view == "counts":
+                often = [max(users, users * randomizer.per_label // 2)]
+            tally = Tally(np.array(often), users, np.repeat(word, len(often)))
         state = protocol.update(state, spec.analyze(tally))
 
 

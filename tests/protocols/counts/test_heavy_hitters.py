@@ -10,6 +10,7 @@ from protocols.counts.prefixes import Children
 from shuffle_sim import ParameterError, Privacy, run
 from shuffle_sim.privacy import count_planner
 from shuffle_sim.privacy.bounds import cells
+from shuffle_sim.protocol.task import walked
 
 PRIVACY = Privacy(1.0, 1e-6)
 SMALL = Privacy(8.0, 1e-4)
@@ -101,6 +102,22 @@ def test_nothing_heavy_is_nothing_found():
     result = run(made, people(2000, [], 0, 16).astype(float), seed=3)
     assert result.value.items.size == 0
     assert result.value.false_items == 1e-3
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 8.0])
+@pytest.mark.parametrize("objective", ["error", "messages"])
+def test_rounds_below_what_noise_lifts_are_agreed_to(epsilon, objective):
+    """At 0.1 single messages of noise alone are more in a bin than all users together."""
+    privacy = Privacy(epsilon, 1e-6)
+    made = HeavyHitters.calibrated(
+        n=2000, privacy=privacy, levels=(8, 8), kept=100, objective=objective
+    )
+    assert (made.threshold(0, made.n) > made.n) == (epsilon < 1 and objective == "error")
+    assert len(list(walked(made))) == 2
+    items = people(2000, [77], made.least_count + 20, 16).astype(float)
+    result = run(made, items, fidelity="aggregate", seed=3)
+    assert result.rounds == 2
+    assert 77 in result.value.items
 
 
 @pytest.mark.full
