@@ -5,14 +5,14 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any, Self
 
 import numpy as np
 import scipy
 
 from protocols.counts.one_view import capped
-from protocols.counts.randomizer import MAX_BINS, Noisy, Words, central_range
+from protocols.counts.randomizer import MAX_BINS, Kind, Noisy, Words, central_range
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError, integer
 from shuffle_sim.privacy.bounds import cells
@@ -156,11 +156,10 @@ class Polluting(Noisy):
         owners, sets = np.nonzero(there)
         return owners, own[there] + np.array(self.edges[:-1], np.int64)[sets]
 
-    def drawn(self, users: int, rng: np.random.Generator) -> Iterator[tuple[Words, Words, Words]]:
+    def kinds(self, users: int, rng: np.random.Generator) -> Iterator[Kind]:
+        sizes: Any = partial(rng.integers, 1, self.batch + 1)
         for index, (first, size) in enumerate(zip(self.edges, self.sizes, strict=False)):
-            count = poisson(self._number(index, users), rng)
-            makers, places = (rng.integers(high, size=count) for high in (users, size))
-            yield makers, first + places, rng.integers(1, self.batch + 1, size=count)
+            yield Kind(self._number(index, users), size, ((first, 1),), sizes, self.batch)
 
     def _number(self, index: int, users: int) -> int:
         """Mean number of batches of so many users in a set, in units of 2^-40; rounded up."""

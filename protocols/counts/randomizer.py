@@ -2,7 +2,8 @@
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -13,6 +14,7 @@ from shuffle_sim.arrays import Floats, Values, dense
 from shuffle_sim.privacy.events import PrivacyEvent
 from shuffle_sim.protocol.query import Query
 from shuffle_sim.protocol.randomizer import Randomizer
+from shuffle_sim.sampling.exact import FRACTION, poisson
 from shuffle_sim.wire.messages import Alphabet, Messages, Tally
 
 Words = NDArray[np.int64]
@@ -82,12 +84,57 @@ class Counting(Randomizer):
         return attackers * self.reach[0]
 
 
+_MANY = 2**22
+"""Batches that are no longer drawn one by one, where nobody asks who made them."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Batches of noise of one kind, a Poisson number; each is in a place of its own choice.
+
+    Attributes:
+        number: of batches on average, times 2^40.
+        places: to choose among.
+        words: first and step: place p of each stands for the word first + p step.
+        sizes: draws so many sizes.
+        largest: where sizes are uniform on 1 .. largest; else None.
+    """
+
+    number: int
+    places: int
+    words: tuple[tuple[int, int], ...]
+    sizes: Callable[[int], Words]
+    largest: int | None = None
+
+    def drawn(self, users: int, rng: np.random.Generator) -> Iterator[tuple[Words, Words, Words]]:
+        """Makers, words and sizes of all batches."""
+        count = poisson(self.number, rng)
+        makers, places = (rng.integers(high, size=count) for high in (users, self.places))
+        sizes = self.sizes(count)
+        for first, step in self.words:
+            yield makers, first + step * places, sizes
+
+    def counted(self, users: int, rng: np.random.Generator) -> Iterator[tuple[Words, Words]]:
+        """Words, and how often each comes; nobody asks who made it."""
+        mean, largest = self.number / (1 << FRACTION), self.largest
+        if largest is None or mean <= max(_MANY, largest * self.places):
+            yield from ((words, sizes) for _, words, sizes in self.drawn(users, rng))
+            return
+        # Numbers of each size in each place are independent Poisson numbers.
+        often, mean = np.zeros(self.places, np.int64), mean / (largest * self.places)
+        for size in range(1, largest + 1):
+            often += size * rng.poisson(mean, self.places)
+        for first, step in self.words:
+            yield first + step * np.arange(self.places), often
+
+
 class Noisy(Counting):
     """Own words, and noise in batches: `most` messages of a user at most, noise beyond again."""
 
     view: ClassVar[str] = "counts"
     planned: int
     most: int
+    batch: int
 
     @property
     @abstractmethod
@@ -99,15 +146,13 @@ class Noisy(Counting):
         """Own messages: users and words."""
 
     @abstractmethod
-    def drawn(self, users: int, rng: np.random.Generator) -> Iterator[tuple[Words, Words, Words]]:
-        """Batches of so many users, kind by kind: makers, words and sizes.
-
-        Poisson numbers are spread independently.
-        """
+    def kinds(self, users: int, rng: np.random.Generator) -> Iterator[Kind]:
+        """Batches of so many users."""
 
     def batches(self, users: int, rng: np.random.Generator) -> tuple[Words, Words, Words]:
-        """Of all kinds."""
-        makers, words, sizes = map(np.concatenate, zip(*self.drawn(users, rng), strict=True))
+        """Makers, words and sizes of all kinds."""
+        found = (each for kind in self.kinds(users, rng) for each in kind.drawn(users, rng))
+        makers, words, sizes = map(np.concatenate, zip(*found, strict=True))
         return makers, words, sizes
 
     def shares(self, users: int) -> dict[str, Any]:
@@ -155,10 +200,13 @@ class Noisy(Counting):
     def tallied(self, xs: Values, rng: np.random.Generator) -> Tally:
         """Nobody's noise is drawn again: what that changes is charged, and far below a sample."""
         values = dense(xs)
-        own = self.sent(values, rng)[1]
-        _, words, sizes = self.batches(len(values), rng)
-        often = np.concatenate([np.ones(own.size, np.int64), sizes])
-        return Tally.counted(np.concatenate([own, words]), often, reports=len(values))
+        own, users = self.sent(values, rng)[1], len(values)
+        noise = (each for kind in self.kinds(users, rng) for each in kind.counted(users, rng))
+        words, often = zip((own, np.ones(own.size, np.int64)), *noise, strict=True)
+        return Tally.counted(np.concatenate(words), np.concatenate(often), reports=users)
+
+    def usual_draws(self, users: int) -> float:
+        return min(users * self.usual_messages, _MANY + users + self.batch * self.bins)
 
     def noiseless(self, x: Floats, rng: np.random.Generator) -> Messages:
         """The user's own messages only."""

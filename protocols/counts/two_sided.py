@@ -4,12 +4,12 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 
 import numpy as np
 import scipy
 
-from protocols.counts.randomizer import MAX_BINS, Noisy, Words, central_range
+from protocols.counts.randomizer import MAX_BINS, Kind, Noisy, Words, central_range
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import integer
 from shuffle_sim.privacy.bounds import cells
@@ -101,17 +101,12 @@ class TwoSided(Noisy):
         owners = np.flatnonzero(values >= 0)
         return owners, 2 * values[owners].astype(np.int64)
 
-    def drawn(self, users: int, rng: np.random.Generator) -> Iterator[tuple[Words, Words, Words]]:
+    def kinds(self, users: int, rng: np.random.Generator) -> Iterator[Kind]:
+        even = partial(rng.integers, 1, self.batch + 1)
+        alone = partial(log_series, -math.log(self.decay), rng=rng)
         for sides, number in self._numbers(users):
-            count = poisson(number, rng)
-            makers, places = (rng.integers(high, size=count) for high in (users, self.categories))
-            sizes = (
-                rng.integers(1, self.batch + 1, size=count)
-                if len(sides) == 2
-                else log_series(-math.log(self.decay), count, rng)
-            )
-            for side in sides:
-                yield makers, 2 * places + side, sizes
+            own = (even, self.batch) if len(sides) == 2 else (alone, None)
+            yield Kind(number, self.categories, tuple((side, 2) for side in sides), *own)
 
     def count_pmf(self, x: Floats, label: int) -> Floats:
         # rho^reach is e^-46: no more is left out.

@@ -155,12 +155,15 @@ def answers(protocol: Protocol[Any], fidelity: str) -> list[float]:
     """Reports of each round, in units of one of the first round: by messages, or by numbers."""
 
     def size(spec: RoundSpec) -> float:
-        sent = spec.randomizer
+        sent, users = spec.randomizer, spec.cohort.size
+        if fidelity == "aggregate":
+            return sent.usual_draws(users)
         words = fidelity == "literal" or sent.view != "sums"
-        return sent.usual_messages if words else sent.alphabet.labels
+        return users * (sent.usual_messages if words else sent.alphabet.labels)
 
     specs = list(walked(copy(protocol)))
-    return [spec.cohort.size * size(spec) / size(specs[0]) for spec in specs]
+    each = size(specs[0]) / specs[0].cohort.size
+    return [size(spec) / each for spec in specs]
 
 
 def seconds_of(

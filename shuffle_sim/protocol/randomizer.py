@@ -163,6 +163,10 @@ class Randomizer(ABC):
         """Messages of a user on average, public: blocks and fidelity are chosen by it."""
         return self.report_messages
 
+    def usual_draws(self, users: int) -> float:
+        """Numbers that an aggregate answer of so many users takes, on average."""
+        return users * (self.alphabet.labels if self.view == "sums" else self.usual_messages)
+
     @property
     def usual_bits(self) -> float:
         """Their payload bits."""

@@ -1,6 +1,6 @@
 """Defects of randomizers whose messages are words, and of the roles that carry them."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import partial
 from typing import Any
 
@@ -43,9 +43,11 @@ def histogram(method="response", kind=None, categories=4, n=200, **given):
 class ShortBatches(TwoSided):
     """Batches of one side are cut at two messages: their tails hide nobody."""
 
-    def drawn(self, users, rng):
-        for makers, places, sizes in super().drawn(users, rng):
-            yield makers, places, np.minimum(sizes, 2)
+    def kinds(self, users, rng):
+        def cut(kind):
+            return replace(kind, sizes=lambda count: np.minimum(kind.sizes(count), 2))
+
+        return map(cut, super().kinds(users, rng))
 
 
 class LieTogether(Response):

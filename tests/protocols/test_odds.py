@@ -142,15 +142,14 @@ def test_counts_of_one_draw_have_other_odds(monkeypatch):
     """Power: what is for a bin and against it is one draw, so their difference has no noise."""
     made = SUMS["two-sided"]
     check_odds(canaries(made, seed=2), 1e-7)
-    true = TwoSided.drawn
+    true = TwoSided.kinds
 
-    def drawn(randomizer, users, rng):
-        (makers, words, sizes), _, *flood = true(randomizer, users, rng)
-        yield makers, words, sizes
-        yield makers, words + 1, sizes
-        yield from flood
+    def kinds(randomizer, users, rng):
+        own, _, flood = true(randomizer, users, rng)
+        yield replace(own, words=((0, 2), (1, 2)))
+        yield flood
 
-    monkeypatch.setattr(TwoSided, "drawn", drawn)
+    monkeypatch.setattr(TwoSided, "kinds", kinds)
     with pytest.raises(LawError, match="odds above"):
         check_odds(canaries(made, seed=2), 1e-7)
 

@@ -1,6 +1,7 @@
 """Histograms: laws of what is sent, estimates and their ranges, and what is refused."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import scipy
 
 from protocols import Histogram
 from protocols.counts import plausible, with_known_total
+from protocols.counts import randomizer as counting
 from protocols.counts.pollution import Categories
 from protocols.counts.randomizer import central_range, place
 from protocols.counts.single import FixedBlanket, Obliged, Response, Unary
@@ -103,6 +105,22 @@ def test_three_fidelities_have_the_exact_law(randomizer):
     # Power: the noise of more users than there are is found.
     if not isinstance(randomizer, Response):
         assert fits(drawn[:, 0], law_of(randomizer, USERS + 4)) < ALARM
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("batch", [1, 3])
+def test_many_batches_have_the_same_law(batch, monkeypatch):
+    """Where an aggregate draws them by place; both sides of the number at which it does.
+
+    Power: the noise of a twentieth more users is found.
+    """
+    made = Categories((3,), (40.0,), USERS, 400, batch)
+    law, rng = law_of(made), np.random.default_rng(6)
+    for many in (1, 2**22):
+        monkeypatch.setattr(counting, "_MANY", many)
+        drawn = counts_of(made, "tallied", rng, 4000)[:, 0]
+        assert fits(drawn, law) > ALARM
+        assert fits(drawn, law_of(replace(made, rates=(42.0,)))) < ALARM
 
 
 class Silent(FixedBlanket):
