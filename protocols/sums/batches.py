@@ -31,7 +31,7 @@ class BatchKind:
     batch: int = 1
     ratio: float = 0.0
 
-    def drawn(self, users: float, shape: tuple[int, ...], rng: np.random.Generator) -> Ints:
+    def drawn(self, users: float, shape: int | tuple[int, ...], rng: np.random.Generator) -> Ints:
         """All sizes together, of so many times the users who are planned; as often as `shape`."""
         drawn = rng.poisson(self.rate * users, shape)
         if not self.ratio and self.batch == 1:

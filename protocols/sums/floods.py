@@ -1,8 +1,9 @@
 """Digits under floods of carries and a two-sided noise: the randomizer (docs/theory/floods.md)."""
 
 import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -151,6 +152,11 @@ class FloodRandomizer(SumRandomizer):
             flood(noise.flood, noise.batch, (self._plus(plane, v - 1), 1), (plane, 1), back)
             flood(noise.flood, noise.batch, whole, back)
         return tuple(found)
+
+    def noise_parts(self) -> Iterator[tuple[str, Callable[..., Ints], Floats]]:
+        """Of all planned users: name, draws of so many, and their law; for audits."""
+        for place, kind in enumerate(self.kinds):
+            yield f"noise of kind {place}", partial(kind.drawn, 1.0), kind.law(1.0)
 
     def admit(self, values: Values) -> tuple[Values, int]:
         return Box(self.coordinates, 0.0, self.width).admit(values)

@@ -2,6 +2,7 @@
 batches of words, seldom data, one-byte symbols, later chunks, and stations.
 """
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -10,12 +11,13 @@ from protocols.counts.randomizer import place
 from protocols.counts.single import FixedBlanket, Response, Unary
 from protocols.problems import linear_loss
 from protocols.problems.problem import Gradient
+from protocols.sums.batches import BatchKind
 from protocols.sums.binomial import BinomialRandomizer
 from protocols.sums.buckets import BucketRandomizer
 from protocols.sums.floods import FloodRandomizer
 from shuffle_sim.arrays import Scaled, dense
 from shuffle_sim.roles import Shuffler, UserShard, pools, shuffler, station, users
-from shuffle_sim.sampling import kernels, shuffling
+from shuffle_sim.sampling import exact, kernels, shuffling
 from shuffle_sim.wire.messages import Messages, Tally
 
 from .long_sums import NeverTwoSided, honest
@@ -312,6 +314,52 @@ def many_words_stay(patch):
             self._moved, self._held = np.concatenate(self._held), self._held[:1]
 
     patch.setattr(pools.WordPool, "_permute", permute)
+
+
+def two_parts_stay(patch):
+    """Words that came in two parts keep their order: of two shards, each a half of the users."""
+    true = pools.WordPool._permute
+
+    def permute(self, sizes, rng):
+        if len(self._held) == 3:  # an empty one is the first
+            self._moved, self._held = np.concatenate(self._held), self._held[:1]
+        else:
+            true(self, sizes, rng)
+
+    patch.setattr(pools.WordPool, "_permute", permute)
+
+
+def three_units(patch):
+    """A geometric number ends after three of its means: five in a hundred are longer."""
+    true = exact.geometric
+
+    def geometric(number, size, rng):
+        return np.minimum(true(number, size, rng), (3 << exact.FRACTION) // number)
+
+    patch.setattr(exact, "geometric", geometric)
+
+
+def no_outliers(patch):
+    """Of the batches whose sizes are log-series those are cut that are 4 times their decay."""
+    true = BatchKind.drawn
+
+    def drawn(self, users, shape, rng):
+        most = round(-4 / math.log(self.ratio)) if self.ratio else None
+        return true(self, users, shape, Cutting(rng, most) if most else rng)
+
+    class Cutting:
+        """A generator whose log-series end."""
+
+        def __init__(self, rng, most):
+            self._rng, self._most = rng, most
+
+        def __getattr__(self, name):
+            return getattr(self._rng, name)
+
+        def logseries(self, ratio, size):
+            return np.minimum(self._rng.logseries(ratio, size), self._most)
+
+    patch.setattr(BatchKind, "drawn", drawn)
 
 
 def chunks_alike(patch):

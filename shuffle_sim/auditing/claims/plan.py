@@ -181,6 +181,16 @@ KINDS: tuple[CheckKind, ...] = (
         "noise left out of a hundredth of the range",
     ),
     CheckKind(
+        "samplers that randomizers share have their laws, far into the tails",
+        "sampled",
+        "`shuffle_sim.sampling.exact`, as the randomizer uses it, and parts of noise that it names",
+        lambda b: "up to 131,072 draws of each",
+        "a tail of noise that is cut off where it is seldom",
+        applies=lambda b: bool(b.samplers) or hasattr(b.randomizer, "noise_parts"),
+        missing=_possible,
+        brief=True,
+    ),
+    CheckKind(
         "streams of all runs, rounds, roles and places differ",
         "keys",
         "the beginnings of streams, all bits of the entropy, the system's entropy",

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from shuffle_sim.arrays import Floats
 from shuffle_sim.auditing.claims.entropy import check_entropy
 from shuffle_sim.auditing.laws.evidence import against_spread
+from shuffle_sim.auditing.laws.samplers import check_samplers, samplers_of
 from shuffle_sim.auditing.laws.scores import judge, scored, stacked, summed
 from shuffle_sim.auditing.laws.sequences import (
     Series,
@@ -76,6 +77,16 @@ class Draws(Searches):
         for way, rounds in ways.items():
             with naming(", ".join(way)):
                 law.check_each(counts[rounds.start : rounds.stop], alarm / 2 / len(ways))
+
+    @cached_property
+    def samplers(self) -> set[str]:
+        """Names of the shared samplers that the randomizer draws by."""
+        return samplers_of(self.randomizer)
+
+    def sampled(self) -> None:
+        """Their laws, and those of parts of noise that a randomizer names, tails included."""
+        parts, rng = getattr(self.randomizer, "noise_parts", list), [self.entropy, 21]
+        check_samplers(self.samplers, parts(), np.random.default_rng(rng), self.alarm)
 
     def keys(self) -> None:
         """Streams of every run, round, role and place begin differently, and are independent."""

@@ -97,7 +97,7 @@ class Viewer:
             Frame(Kind.REPORTS, context, place, part.reports, part.tobytes()).tobytes()
             for place, part in enumerate(self._blocks(messages))
         ]
-        return self._read(self._once(index, self._views(self._run(index), round_, batches)))
+        return self._read(self._once(index, self._views(index, self._run(index), round_, batches)))
 
     def _once(self, index: int, views: list[bytes]) -> list[bytes]:
         """Views for which no stream was asked for twice: not in another round or role either."""
@@ -119,14 +119,17 @@ class Viewer:
                 each = messages.each[part]
                 yield Messages(messages.alphabet, messages.per_label, messages.packed[rows], each)
 
-    def _views(self, roles: list[Shuffler], round_: bytes, batches: list[bytes]) -> list[bytes]:
+    def _views(
+        self, index: int, roles: list[Shuffler], round_: bytes, batches: list[bytes]
+    ) -> list[bytes]:
         if len(roles) == 1:
             return [roles[0].shuffle(round_, batches)[0]]
         collected = []
         for at, each in enumerate(roles):
             mine = batches[at :: len(roles)]
-            for part in (mine[::2], mine[1::2]):  # reports come in parts
-                collected.append(each.collect(round_, part))
+            step = 1 + index // 2 % 2  # reports come at once, or in two parts
+            for first in range(step):
+                collected.append(each.collect(round_, mine[first::step]))
         for target, each in enumerate(roles):
             each.accept(round_, [sent[target] for sent in collected])
         records: list[ShuffleRecord] = [sent[-1] for sent in collected]
@@ -173,7 +176,7 @@ class OnionViewer(Viewer):
             block = user // self._size
             bundle = sealed[block % len(roles)].seal(each)
             batches[block].append(Frame(Kind.BUNDLE, context, block, 1, bundle).tobytes())
-        views = self._views(roles, round_, [b"".join(each) for each in batches])
+        views = self._views(index, roles, round_, [b"".join(each) for each in batches])
         view = b"".join(self._once(index, views))
         found: list[list[int]] = [[] for _ in range(self._randomizer.alphabet.labels)]
         bits = self._randomizer.alphabet.symbol_bits

@@ -88,7 +88,7 @@ WORD_KINDS: tuple[CheckKind, ...] = (
         *_OF_WORDS,
         "the same coins in every round",
     ),
-    *(each for each in KINDS if each.method in ("keys", "streams", *COMPANY)),
+    *(each for each in KINDS if each.method in ("sampled", "keys", "streams", *COMPANY)),
     CheckKind(
         "a message is as private as is stated of it",
         "message",
