@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 
 from protocols import CentralSum
+from protocols.central.record.density import GibbsDraw
 from protocols.central.record.objective_perturbation import LinearTerm
 from protocols.central.record.sums import BallSum
+from protocols.erm.solver import UncertifiedError
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.persons import population_for
 from shuffle_sim.data.population import InMemory
@@ -483,6 +485,29 @@ class Thrice(CentralSum):
         return state + 1
 
 
+class StopsAtGaps(Thrice):
+    """Rows that hold no numbers stop a run."""
+
+    def check(self, rows):
+        self._sound = bool(np.isfinite(rows).all())
+
+    def plan(self, state):
+        if not getattr(self, "_sound", True):
+            raise UncertifiedError("no minimum was found")
+        return super().plan(state)
+
+
+def gives_up(patch):
+    """Where many tries of a draw fail, it is a point that follows from the rows."""
+    true = GibbsDraw.sample
+
+    def sample(self, value, size, rng):
+        found = true(self, value, size, rng)
+        return np.zeros_like(found) if rng.random() < 0.2 else found
+
+    patch.setattr(GibbsDraw, "sample", sample)
+
+
 class ClipsByRows(Thrice):
     """The clip is the longest row."""
 
@@ -607,6 +632,8 @@ CURATED: dict[str, tuple[Any, Callable[[Any], object] | None, str]] = {
     "rows in the result": (AddsRows, None, FOLLOWS),
     "rows in what is said": (TellsRows, None, MADE),
     "minimisers as they are": (steep.perturbs, minimisers_as_they_are, ALONE),
+    "gaps stop a run": (StopsAtGaps, None, MADE),
+    "draws that give up": (steep.draws, gives_up, FAR),
     "files unseen": (steep.minimises(steep.SQUARED), files_unseen, FAR),
     "multiples of single numbers": (Thrice, single_numbers, MADE),
     "an end by the rows": (EndsByRows, None, FOLLOWS),
@@ -635,6 +662,6 @@ def curated(kind: Any) -> tuple[Any, np.ndarray, np.ndarray]:
     first = np.random.default_rng(8).normal(size=(30, d)) / 5
     second = first.copy()
     first[0], second[0] = np.eye(d)[0], -np.eye(d)[0]
-    if kind is steep.perturbs:  # of two classes
+    if kind in (steep.perturbs, steep.draws):  # of two classes
         first[:, -1] = second[:, -1] = np.where(np.arange(30) % 2, 1.0, -1.0)
     return kind(n=30, d=d, mechanism=Gaussian(30.0), delta=1e-6), first, second

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from protocols import (
+    Gibbs,
     HeavyTailedERM,
     Huber,
     L2Ball,
@@ -41,6 +42,12 @@ def perturbs(*, n: int, d: int, **_: Any) -> CentralAlgorithm[Any]:
     """Its noise is a linear term, and a little after the minimiser."""
     problem = Problem(Logistic(), L2Ball(d - 1, 2.0), ridge=0.5)
     return ObjectivePerturbation.calibrated(n=n, problem=problem, privacy=_PRIVACY)
+
+
+def draws(*, n: int, d: int, **_: Any) -> CentralAlgorithm[Any]:
+    """It draws from a density on the rows."""
+    problem = Problem(Logistic(), L2Ball(d - 1, 2.0), ridge=0.5)
+    return Gibbs.calibrated(n=n, problem=problem, privacy=_PRIVACY)
 
 
 def clips(*, n: int, d: int, **_: Any) -> CentralAlgorithm[Any]:

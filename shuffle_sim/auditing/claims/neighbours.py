@@ -136,8 +136,8 @@ def diverse(
 ) -> Iterator[tuple[Population, list[Population]]]:
     """Tables of many kinds of rows, and with each some that differ from it in one row.
 
-    Few long rows beside short ones; lengths of two decades, one way and all ways; all alike; nearly
-    as many long as short ones. Also with none longer than the first table's.
+    Few long rows beside short ones; all long, all ways; lengths of two decades, one way and all
+    ways; all alike; nearly as many long as short ones. Also all as short as the first table's.
 
     Args:
         algorithm: whose rows they are; those that it refuses are left out.
@@ -150,8 +150,9 @@ def diverse(
     if algorithm.unit is Unit.PERSON:
         yield from _ragged(algorithm, first, (first[place], second[place]))
     # What stays as it is: nothing, a label, a label and a group.
-    for kind, far, kept, changed in product(
-        _KINDS, _SPANS, range(min(3, len(row))), {0, int(rng.integers(n))}
+    # Kinds change first: where there is time for a few tables, they are of all kinds.
+    for far, kept, changed, kind in product(
+        _SPANS, range(min(3, len(row))), {0, int(rng.integers(n))}, _KINDS
     ):
         split = len(row) - kept
         size = float(np.linalg.norm(row[:split])) * (1 - 1e-9)
@@ -213,6 +214,14 @@ def nearly(first: Floats) -> list[Floats]:
     return found
 
 
+def unsound(algorithm: CentralAlgorithm[Any], first: Floats) -> Iterator[Population]:
+    """Tables with a row that holds no numbers, where these are taken: a run of them ends well."""
+    for value in (np.nan, np.inf):
+        population = _taken(algorithm, _changed(first, 0, np.full_like(first[0], value)))
+        if population is not None:
+            yield population
+
+
 def _with(features: Floats, row: Floats) -> Floats:
     """A row with other features."""
     return np.concatenate([features, row[..., features.shape[-1] :]], axis=-1)
@@ -242,6 +251,12 @@ def _few_long(rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
     return found
 
 
+def _every_way(rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
+    """All of one length, all ways: no class is far from another."""
+    ways = rng.normal(size=shape)
+    return np.asarray(ways / np.linalg.norm(ways, axis=-1, keepdims=True))
+
+
 def _alike(rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
     """All are one."""
     return np.asarray(np.ones(shape) * _way(rng, shape[-1]))
@@ -249,8 +264,7 @@ def _alike(rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
 
 def _two_decades(rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
     """Lengths from 1/10 to 10, all ways."""
-    ways = rng.normal(size=shape)
-    ways /= np.linalg.norm(ways, axis=-1, keepdims=True)
+    ways = _every_way(rng, shape)
     return np.asarray(ways * 10.0 ** rng.uniform(-1, 1, (shape[0], *[1] * (len(shape) - 1))))
 
 
@@ -272,4 +286,4 @@ def _way(rng: np.random.Generator, d: int) -> Floats:
     return np.asarray(way / np.linalg.norm(way))
 
 
-_KINDS = _few_long, _one_way, _alike, _tied, _two_decades
+_KINDS = _few_long, _every_way, _one_way, _alike, _tied, _two_decades

@@ -1,7 +1,7 @@
 """What a curator does with a mechanism: the value it gives, the generator, and what it releases."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from copy import copy, deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,11 +11,14 @@ import numpy as np
 
 from shuffle_sim.auditing.laws.statistics import LawError
 from shuffle_sim.data.population import Population
+from shuffle_sim.errors import ParameterError, ShuffleSimError
 from shuffle_sim.privacy.ledger import Charge
-from shuffle_sim.privacy.mechanisms import Mechanism
+from shuffle_sim.privacy.mechanisms import Mechanism, Noise
 from shuffle_sim.protocol.release import Release, WholeStatistic
+from shuffle_sim.sampling.randomness import entropy_of
 
 _NEAR = 1e-9  # of floating point: sums over blocks are added in another order
+_ATOMS = 60  # draws on each table
 _BEGUN = 16  # bytes of a generator that are compared
 
 
@@ -54,6 +57,21 @@ class Called:
     again: Any
 
 
+@contextmanager
+def allowed() -> Iterator[None]:
+    """Pass over rows that are refused; what else they stop they must not.
+
+    Raises:
+        LawError: rows stop a run that has begun, and so tell of themselves.
+    """
+    try:
+        yield
+    except ParameterError:
+        pass
+    except ShuffleSimError as error:
+        raise LawError(f"rows stop a run: {type(error).__name__}: {error}") from error
+
+
 def value_of(release: Release, data: Population) -> Any:
     """The value of a statistic before noise."""
     rows = np.concatenate([data.rows(*span) for span in release.cohort.ranges])
@@ -80,6 +98,21 @@ def check_careless(release: Release, value: Any, data: Population) -> None:
         apart = float(np.linalg.norm(np.subtract(value, other)))
         if not apart <= near * (1 + _NEAR):
             raise LawError(f"a careless solver ends {apart:.6g} away: {near:.6g} is certified")
+
+
+def check_atoms(release: Release, value: Any) -> None:
+    """Draws from a density on the rows: none comes again.
+
+    Raises:
+        LawError: one does. A float has more values than draws could meet.
+    """
+    mechanism = release.mechanism
+    if isinstance(mechanism, Noise) or hasattr(mechanism, "after") or mechanism.sessions:
+        return  # noise has checks of its own
+    rng, size = np.random.default_rng(entropy_of(None)), release.sensitivity.value
+    drawn = [np.asarray(mechanism.sample(value, size, rng)) for _ in range(_ATOMS)]
+    if drawn[0].dtype.kind == "f" and len({each.tobytes() for each in drawn}) < _ATOMS:
+        raise LawError(f"of {_ATOMS} draws from a density two are the same")
 
 
 def sampled(

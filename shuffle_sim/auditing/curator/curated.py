@@ -6,7 +6,6 @@ values before noise are computed here, on the rows and at the states of those ru
 
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from copy import copy, deepcopy
 from dataclasses import replace
 from itertools import islice, product
@@ -17,7 +16,7 @@ import numpy as np
 from shuffle_sim.arrays import Floats
 from shuffle_sim.auditing.claims.curves import check_curves
 from shuffle_sim.auditing.claims.entropy import check_entropy
-from shuffle_sim.auditing.claims.neighbours import RereadRows, diverse, nearly, neighbours
+from shuffle_sim.auditing.claims.neighbours import RereadRows, diverse, nearly, neighbours, unsound
 from shuffle_sim.auditing.claims.plan import UncheckedError
 from shuffle_sim.auditing.claims.resuming import Drawn, Kept, renamed
 from shuffle_sim.auditing.claims.stated import check_beside, check_charged
@@ -25,7 +24,9 @@ from shuffle_sim.auditing.curator.calls import (
     Answered,
     Called,
     Notes,
+    allowed,
     charges,
+    check_atoms,
     check_called,
     check_careless,
     value_of,
@@ -46,7 +47,6 @@ from shuffle_sim.auditing.laws.sequences import check_distinct, check_lags
 from shuffle_sim.auditing.laws.statistics import LawError, naming
 from shuffle_sim.data.persons import population_for
 from shuffle_sim.data.population import InMemory, Population
-from shuffle_sim.errors import ParameterError
 from shuffle_sim.execution.engine import run
 from shuffle_sim.execution.options import Execution
 from shuffle_sim.execution.result import Result
@@ -64,8 +64,7 @@ _LONG = 10.0, 1e3  # times a row
 _MECHANISMS, _TABLES, _BITS, _ENTROPY = 4, 8, 128, 4
 """Looked at: mechanisms, neighbours, bits of seeds and of entropy."""
 _SEEDS = 8
-"""Bits of seeds, however long runs take: where 16 of 128 bits are used, two of 8 are not
-but for once in 10^6."""
+"""Bits of seeds, however long runs take: 16 used ones of 128 hold all 8 once in 10^6."""
 
 
 class Runs:
@@ -146,12 +145,13 @@ class Runs:
         begun += [each.begins for called in self.called for each in called]
         alike = all(each == self.said[0] for each in self.said)  # else they follow from releases
         others = diverse(self._algorithm, self._first, self._second)
-        tables = [each for each, _ in islice(others, 0, _OTHERS, _OTHERS // 2)]
+        tables = [*unsound(self._algorithm, self._first)]
+        tables += [each for each, _ in islice(others, 0, _OTHERS, _OTHERS // 2)]
         tables += [each for _, each in islice(self.neighbours(), _TABLES)]
         for place, population in enumerate(tables):
-            if place > 3 and time.perf_counter() - began > self._seconds / 2:
+            if place > 5 and time.perf_counter() - began > self._seconds / 2:
                 break
-            with suppress(ParameterError):  # rows that are not allowed are not looked at
+            with allowed():
                 seen, called, result = self._run(population)
                 check_called(seen, called, population)
                 check_beside(self.results[0], result)
@@ -210,8 +210,7 @@ class Runs:
         check_curves((each.event for each in ledger.charges), self._algorithm.delta)
 
     def _population(self, rows: Floats) -> Population:
-        algorithm = self._algorithm
-        return population_for(algorithm.unit, rows, algorithm.most_records)
+        return population_for(self._algorithm.unit, rows, self._algorithm.most_records)
 
     def neighbours(self) -> Iterator[tuple[int, Population]]:
         """Tables that differ from the first in one row: which one, and the table."""
@@ -252,10 +251,9 @@ class Runs:
         """Rows far out that are not in memory, so not seen before a run, are refused or clipped."""
         base, place = self._population(self._first), len(self._first) // 2
         for row, far in product((0, place), _LONG) if isinstance(base, InMemory) else ():
-            table = self._first.copy()
-            table[row] *= far
+            (table := self._first.copy())[row] *= far
             population = RereadRows(InMemory(table))
-            with suppress(ParameterError), naming("rows that are not in memory"):
+            with allowed(), naming("rows that are not in memory"):
                 for each in self._run(population)[0][:_FEWEST]:
                     value = value_of(each.release, base)
                     check_distance(each.release, value, value_of(each.release, population))
@@ -263,12 +261,13 @@ class Runs:
     def _diverse(self) -> None:
         """Values of some releases on tables of many kinds of rows, and on their neighbours."""
         began, found = time.process_time(), self.runs[0]
-        releases = [found[place].release for place in sorted({0, len(found) // 2, len(found) - 1})]
+        releases = [found[at].release for at in sorted({0, len(found) // 2, len(found) - 1})]
         for base, others in diverse(self._algorithm, self._first, self._second):
             for place, release in enumerate(releases):
                 value = value_of(release, base)
                 with naming(f"release {place} on rows of many kinds"):
                     check_careless(release, value, base)
+                    check_atoms(release, value)
                     for other in others:
                         check_distance(release, value, value_of(release, other))
                 if time.process_time() - began > self._seconds:
@@ -313,8 +312,8 @@ class Runs:
             self._independent(drawn, every, 4 * alarm / 5)
         else:
             self._released_differ()
-        mechanisms = {repr(each.release.mechanism): each.release for each in self.runs[0]}
-        for one in (few := [*mechanisms.values()][:_MECHANISMS]):
+        kinds = {repr(each.release.mechanism): each.release for each in self.runs[0]}
+        for one in (few := [*kinds.values()][:_MECHANISMS]):
             check_mechanism(one, values[one.public()], alarm / 5 / len(few))
         if unknown:
             raise UncheckedError(f"{', '.join(sorted(unknown))}: no law of its noise")
