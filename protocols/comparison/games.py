@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from protocols.central.record.sums import CentralSum
-from protocols.comparison.named import STEPS
+from protocols.comparison.named import OF_MECHANISMS, STEPS
 from protocols.learning.model import GRADIENT
 from protocols.learning.training import Trainer
 from protocols.optimisation.base import Optimiser
@@ -42,7 +42,8 @@ def game_of(
         hardest: with the linear loss where it is taken, which attains the proofs' distances; slopes
             of the logistic loss are half of L where models begin. And with more tables, which are
             hard for one kind of mechanism.
-        given: loss and other attributes of the model, and STEPS, in place of those chosen here.
+        given: loss and other attributes of the model, STEPS and OF_MECHANISMS, in place of those
+            chosen here.
 
     Raises:
         ParameterError: an unknown name, or what the algorithm refuses.
@@ -61,6 +62,7 @@ def game_of(
         raise ParameterError("mechanism", name, f"one of {', '.join([GRADIENT, *known])}")
     records = _RECORDS if kind is not None and kind.unit is Unit.PERSON else None
     steps = {key: given.pop(key) for key in STEPS if key in given}
+    steps |= {own: given.pop(key) for key, own in OF_MECHANISMS.items() if key in given}
     every = (given.pop("loss"),) if "loss" in given else (Linear(), "hinge", _Sides(), "logistic")
     refused = None
     for loss, more in product(every if hardest else every[::-1], _MORE):

@@ -14,6 +14,8 @@ from shuffle_sim.registry import registered
 
 STEPS = "hyper", "phases", "rounds", "batch", "eta", "smoothing"
 """What `Trainer.protocol` takes of the steps of an optimiser."""
+OF_MECHANISMS = {"tilt": "tilt", "adversarial_radius": "radius"}
+"""Options of the command line for one mechanism each, and their own names."""
 
 
 def usual_size(name: str | None) -> int:

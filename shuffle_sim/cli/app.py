@@ -22,13 +22,14 @@ import typer
 
 from shuffle_sim.cli import (
     attack,
+    audit,
     compare,
+    cost,
     counts,
     counts_report,
     data,
     experiment,
     plan,
-    protocol,
     running,
     train,
     train_report,
@@ -151,10 +152,10 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "plan": plan.plan_command,
     "budget": running.budget_command,
     "amplify": plan.amplify_command,
-    "audit": protocol.audit_command,
+    "audit": audit.audit_command,
     "attack": attack.attack_command,
     "compare": compare.compare_command,
-    "cost": protocol.cost_command,
+    "cost": cost.cost_command,
 }
 for _name, _command in _COMMANDS.items():
     app.command(_name)(flat(_command))
@@ -276,10 +277,10 @@ SUMMARIES: dict[str, tuple[type, ...]] = {
     "plan": (plan.PlanReport, compare.TaskReport),
     "budget": (BudgetReport,),
     "amplify": (Amplification,),
-    "audit": (protocol.AuditSummary, protocol.CuratorSummary),
+    "audit": (audit.AuditSummary, audit.CuratorSummary),
     "attack": (attack.AttackFinding,),
     "compare": (compare.ComparisonReport, compare.TaskReport),
-    "cost": (protocol.CostSummary,),
+    "cost": (cost.CostSummary,),
     "experiment run": (experiment.Points,),
     "experiment list": (experiment.Studies,),
     "experiment show": (experiment.Points,),

@@ -216,7 +216,25 @@ class StepOptions(Group):
 
 
 @dataclass(frozen=True)
-class OptimiserOptions(StepOptions):
+class MechanismOptions(Group):
+    """What some algorithms of a curator take alone."""
+
+    moment: str | None = option(
+        None,
+        "K:G, or K:G:G2:G1: bounds of the moments of the gradients' length; clips are planned for "
+        "them. A wrong one costs accuracy, never privacy.",
+    )
+    pilot: bool = option(
+        False, "Estimate clips by a private histogram of a tenth of all.", "--pilot"
+    )
+    tilt: float | None = option(None, "With --mechanism tilted-erm: the tilt; default 1.")
+    adversarial_radius: float | None = option(
+        None, "With --mechanism adversarial-erm: l2 norm that features may move by; default 0.1."
+    )
+
+
+@dataclass(frozen=True)
+class OptimiserOptions(MechanismOptions, StepOptions):
     """Who trains, and how."""
 
     protocol: str | None = option(
@@ -230,18 +248,6 @@ class OptimiserOptions(StepOptions):
     )
     pure: bool = option(
         False, "Delta = 0, with --trust central. No shuffled view is pure.", "--pure"
-    )
-    moment: str | None = option(
-        None,
-        "K:G, or K:G:G2:G1: bounds of the moments of the gradients' length; clips are planned for "
-        "them. A wrong one costs accuracy, never privacy.",
-    )
-    pilot: bool = option(
-        False, "Estimate clips by a private histogram of a tenth of all.", "--pilot"
-    )
-    tilt: float | None = option(None, "With --mechanism tilted-erm: the tilt; default 1.")
-    adversarial_radius: float | None = option(
-        None, "With --mechanism adversarial-erm: l2 norm that features may move by; default 0.1."
     )
     choose: str | None = option(
         None,

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from protocols.comparison.named import OF_MECHANISMS
 from protocols.comparison.trained import REPEATS, train_methods
 from protocols.learning import pure
 from protocols.learning.model import GRADIENT, named_loss
@@ -43,11 +44,10 @@ _OF_MODEL = "quantile", "threshold", "radius", "ridge", "norm_bound"
 _OF_STEPS = "phases", "batch", "eta", "smoothing"
 """Options that a trainer, and that its protocols take under the same names."""
 _CHOICES = ("protocol", "hyper", *_OF_STEPS, "select", "choose_bounds")
-_OF_MECHANISMS = {"tilt": "tilt", "adversarial_radius": "radius"}
-_OPTIONS = {own: name for name, own in _OF_MECHANISMS.items()}
+_OPTIONS = {own: name for name, own in OF_MECHANISMS.items()}
 """Options of single mechanisms, and what these call them; and back."""
 _CHOSEN_BY_COMPARE = dict.fromkeys(
-    (*_CHOICES, *_OF_MECHANISMS, "mechanism", "model_out", "checkpoint", "budget")
+    (*_CHOICES, *OF_MECHANISMS, "mechanism", "model_out", "checkpoint", "budget")
 ) | {"trust": "shuffle"}
 _OF_MESSAGES = dict.fromkeys(
     (*_CHOICES, "select_fraction", "rounds", *("noise_ratio", "max_bits", "encoding", "rotation"))
@@ -344,6 +344,6 @@ def _central(
 
 def _of_mechanism(asked: OptimiserOptions) -> dict[str, Any]:
     """What was given for some mechanisms alone, by their own names."""
-    given = {own: getattr(asked, option) for option, own in _OF_MECHANISMS.items()}
+    given = {own: getattr(asked, option) for option, own in OF_MECHANISMS.items()}
     given |= {"phases": asked.phases, "smoothing": asked.smoothing}
     return {own: value for own, value in given.items() if value is not None}

@@ -1,4 +1,4 @@
-"""`shuffle-sim cost` and `audit`: what a protocol sends, and whether it keeps what it promises."""
+"""`shuffle-sim audit`: whether a protocol, or a curator, keeps what it promises."""
 
 import math
 from collections.abc import Mapping
@@ -9,7 +9,6 @@ import typer
 
 from protocols.comparison.games import game_of, steepest_game_of
 from protocols.comparison.named import named_protocol, usual_size
-from protocols.shuffle.optimiser import FirstOrder
 from protocols.sums.planned import PlannedSum
 from shuffle_sim.attacks.catalogue import attacks
 from shuffle_sim.cli import show
@@ -17,20 +16,17 @@ from shuffle_sim.cli.counts import CountForm
 from shuffle_sim.cli.options import (
     ATTACK,
     Hosting,
+    MechanismOptions,
     ModelOptions,
     PrivacyOptions,
-    Size,
     StepOptions,
     SumOptions,
     left_out,
     option,
-    same,
 )
 from shuffle_sim.cli.running import Bar
-from shuffle_sim.errors import ParameterError, integer, refuse_given
-from shuffle_sim.execution.forecast import Forecast, PaperBits, forecast
-from shuffle_sim.execution.options import SEALING_SECONDS, Execution
-from shuffle_sim.privacy.bounds.paper import PrintedCost
+from shuffle_sim.errors import integer, refuse_given
+from shuffle_sim.execution.options import Execution
 
 if TYPE_CHECKING:
     from shuffle_sim.auditing.audit import AuditReport
@@ -38,119 +34,6 @@ if TYPE_CHECKING:
     from shuffle_sim.auditing.claims.plan import Check
 
 _NOISE_RATIO = 1.1  # of audits, where none is asked for
-
-
-@dataclass(frozen=True)
-class CostSummary:
-    """What a protocol will cost.
-
-    `printed` is what it would with the paper's constants, where no run could send that; `refused`
-    says why they do not serve the case.
-    """
-
-    protocol: str
-    n: int
-    d: int
-    epsilon: float
-    delta: float
-    security: str
-    forecast: Forecast
-    wire_bytes: dict[str, int]
-    paper: PaperBits | None
-    printed: PrintedCost | None
-    refused: str
-    warnings: tuple[str, ...]
-
-
-def cost_command(
-    users: Size,
-    privacy: PrivacyOptions,
-    noise: SumOptions,
-    output: show.Output,
-    model: ModelOptions,
-    steps: StepOptions,
-    counts: CountForm,
-    protocol: str | None = option(
-        None, "Name of a sum or of an optimiser; default: the sum of the fewest bits."
-    ),
-    security: str = same(Hosting, "security"),
-) -> None:
-    """Show what a protocol costs in communication: per user, per round, and hop by hop.
-
-    Example: shuffle-sim cost --n 10000 --d 10 --noise-ratio 1.05 --security onion
-
-    Example: shuffle-sim cost --n 100000 --d 10 --protocol shuffle-sgd --loss hinge
-    """
-    n, d, budget = users.users, users.dimensions, privacy.budget
-    asked, printed, refused = model.given | steps.given | counts.given, None, ""
-    if protocol is None:
-        left_out(asked, "a sum")
-        name, made = noise.encoded(n, d, budget)
-    else:
-        name, made = protocol, named_protocol(protocol, n, d, budget, **noise.given, **asked)
-        if isinstance(made, FirstOrder):
-            try:
-                printed = made.printed_cost(n=n, d=d, privacy=budget)
-            except ParameterError as error:
-                refused = str(error)
-    found = forecast(made, security=security)
-    paper = PaperBits.of(made, found, d, budget)
-    wire = {hop.name: hop.wire for hop in found.hops}
-    case = name, n, d, privacy.epsilon, privacy.delta, security
-    summary = CostSummary(*case, found, wire, paper, printed, refused, budget.warnings(n))
-    output.present(summary, _print_cost)
-
-
-def _print_cost(summary: CostSummary) -> None:
-    f, kind = summary.forecast, "sequentially" if summary.forecast.sequential else "fully"
-    show.console.print(
-        f"\n[bold]{summary.protocol}[/], n = {f.users:,}, d = {summary.d:,}, security "
-        f"{summary.security}: {kind} interactive\n{show.plural(f.rounds, 'round')} of at most "
-        f"{f.batch:,} users; a user answers in at most {f.participation:,}, "
-        f"{f.asked / f.users:.3g} on average\n"
-    )
-    counted = {
-        "messages": f.messages,
-        "payload bits (the paper's count)": f.payload_bits,
-        "label bits, if sent one by one": f.label_bits,
-    }
-    rows = [
-        (what, f"{round(each, 2):,}", f"{round(each * f.participation, 2):,}")
-        for what, each in counted.items()
-    ]
-    wire = f.user_wire_bytes
-    rows.append(("bytes on the wire", f"{wire / f.participation:,.1f}", f"{wire:,.1f}"))
-    show.print_table(("a user", "in a round", "over the run"), rows)
-    show.print_warnings(summary.warnings)
-    show.console.print()
-    sizes = [(each.payload, each.framing, each.sealing, each.wire) for each in f.hops]
-    hops = [(each.name, *map(show.size, row)) for each, row in zip(f.hops, sizes, strict=True)]
-    hops.append(("all hops", *(show.size(sum(each)) for each in zip(*sizes, strict=True))))
-    show.print_table(("hop, over the run", "payload", "framing", "seals", "on the wire"), hops)
-    if f.seconds:
-        show.console.print(
-            f"\nSealing and opening takes about {show.number(f.seconds)} s on this machine with "
-            "one worker."
-        )
-    if f.slowest > SEALING_SECONDS:
-        show.console.print(
-            f"A run refuses a round of more than {SEALING_SECONDS:g} s, unless --sealing-seconds "
-            "allows it."
-        )
-    if summary.paper is not None:
-        paper = summary.paper
-        factor = "rounds answered x " if f.participation > 1 else ""
-        show.details.print(
-            f"\n{paper.where} of the paper: O({show.number(paper.bits)}) bits a user, by {factor}"
-            "d (sqrt(batch) + ln(1/delta)/epsilon^2).\nThe bits here are "
-            f"{paper.constant:.3g} times that."
-        )
-    if (printed := summary.printed) is not None:
-        rounds = show.plural(printed.rounds, "round")
-        sent = f"{rounds} of {printed.messages:,} messages, {printed.bits:.3g} bits a user"
-        show.console.print(f"\nAs the paper prints it: {sent}.")
-    if summary.refused:
-        show.console.print(f"\nAs the paper prints it, it does not serve: {summary.refused}.")
 
 
 @dataclass(frozen=True)
@@ -179,6 +62,7 @@ def audit_command(
     noise: SumOptions,
     model: ModelOptions,
     steps: StepOptions,
+    own: MechanismOptions,
     counts: CountForm,
     output: show.Output,
     execution: Execution,
@@ -228,10 +112,11 @@ def audit_command(
         sealed = None if hosting.security == "none" else hosting.security
         given = {"protocol": protocol, **of_sum, **asked, "attack": attack, "security": sealed}
         refuse_given(given, "left out with --mechanism: a curator's release")
-        curator = _curator((mechanism, n, d, budget), of_model, options)
+        curator = _curator((mechanism, n, d, budget), of_model | own.given, options)
         output.present(curator, _print_curator)
         _leave(curator.passed, curator.complete or allow_unchecked)
         return
+    refuse_given(own.given, "given with --mechanism")
     from shuffle_sim.auditing.audit import audit
 
     if protocol is None:
@@ -249,11 +134,15 @@ def audit_command(
             **options,
             **asked,
         )
+    output.present(AuditSummary(report.passed, report, _title(made, n)), _print_audit)
+    _leave(report.passed, report.complete or allow_unchecked)
+
+
+def _title(made: Any, n: int) -> str:
     title = f"[bold]{type(made).__name__}[/] n = {n:,}"
     if isinstance(made, PlannedSum):
         title += f", {show.encoded_as(made.encoding, made.parameters)}"
-    output.present(AuditSummary(report.passed, report, title), _print_audit)
-    _leave(report.passed, report.complete or allow_unchecked)
+    return title
 
 
 def _leave(passed: bool, complete: bool) -> None:
