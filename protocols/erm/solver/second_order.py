@@ -16,6 +16,7 @@ _STEPS, _TRIES, _SECULAR = 200, 40, 60
 _SAMPLE, _PER_PARAMETER = 20_000, 40  # rows of a sampled second derivative
 _PROGRESS, _PATIENCE = 0.5, 20  # as much less of a gradient within so many steps, else no more
 _BORDER = 1e-4  # in units of the smoothing, of how far from its border a ball's solution is
+_HALF = math.sqrt(10)  # of the way from one of WIDTHS to the next
 _FLAT = 0.5  # of the first slope along a step, from which the search ends
 
 
@@ -28,10 +29,18 @@ def newton(objective: Objective, radius: float, w: Floats, rng: np.random.Genera
         # A certificate shows a distance beta/lambda times as large: that is radius/20.
         near = radius * objective.strong_convexity / (20 * objective.smoothness)
         return _within(objective, radius, w, near)
-    for width in objective.width * WIDTHS:
-        near = min(radius / 10, _BORDER * float(width))  # else the slopes of ramps are lost
-        w = _within(objective.smoothed(float(width)), near, w, near)
-        if objective.witness(w, float(width))[1] <= radius:
+    least = math.inf
+    for width in (objective.width * WIDTHS).tolist():
+        for between in ((), (_HALF * width,)):
+            found = w
+            for each in (*between, width):
+                near = min(radius / 10, _BORDER * each)  # else the slopes of ramps are lost
+                found = _within(objective.smoothed(each), near, found, near)
+            gap = objective.witness(found, width)[1]
+            if gap < least:
+                break  # else a ramp was lost where many rows lie on one kink: in two steps
+        w, least = found, gap
+        if gap <= radius:
             break  # `certify` tries the same widths, and finds the same witness
     return w
 

@@ -20,6 +20,7 @@ from protocols.erm.solver import (
     certify,
     counted,
     minimise,
+    second_order,
 )
 from protocols.erm.solver.first_order import adaptive, subgradient
 from protocols.problems import (
@@ -415,6 +416,19 @@ def test_adversarial_rows_on_their_kinks_are_certified_in_few_passes(monkeypatch
     level = certify(objective, found[0].point).radius
     monkeypatch.setitem(RobustERM.witness.__globals__, "REFINED", 0)
     assert certify(objective, found[0].point).radius > 2 * level
+
+
+def test_a_kink_that_many_rows_lie_on_is_reached_in_two_steps(monkeypatch):
+    """Two groups of alike rows; from one width to the next Newton's method lost their ramp."""
+    ways = [[-0.24663230996883403, -0.9691091288804563], [0.1896408312978344, 0.9818535303723597]]
+    alike = np.column_stack([[*ways, [1.0, 0.0]], np.ones(3)])
+    rows, ridge = np.repeat(alike, [1, 149, 150], axis=0), 0.010061407534584801
+    risk = RobustRisk.of(Problem(Hinge(), RealSpace(2), ridge), budget=Perturbation("l2", 0.5))
+    objective, radius = risk.objective(rows), 0.0033
+    assert minimise(objective, radius).passes < 500
+    monkeypatch.setattr(second_order, "_HALF", 1.0)
+    lost = second_order.newton(objective, radius, objective.start, np.random.default_rng(0))
+    assert certify(objective, lost).radius > 100 * radius
 
 
 @pytest.mark.parametrize(
