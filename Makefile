@@ -10,7 +10,7 @@ LOCK := -c requirements-dev.lock
 WORKERS := 2
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
-.PHONY: demo check test test-slow bench lint lock docs rebuild clean
+.PHONY: demo check test test-long test-slow bench lint lock docs rebuild clean
 
 $(VENV)/.base: pyproject.toml
 	@echo "Setting up $(VENV) (once) ..."
@@ -39,10 +39,14 @@ demo: $(VENV)/.base
 
 # While you work: style, types, architecture and the quick tests, in two minutes on two cores.
 check: lint
-	@$(PYTEST) -m 'not full and not slow'
+	@$(PYTEST) -m 'not full and not long and not slow'
 
 test: $(VENV)/.dev
 	@$(PYTEST)
+
+# Whole runs of many seconds: CI runs them, too.
+test-long: $(VENV)/.dev
+	@$(PYTEST) -m 'long and not slow'
 
 test-slow: $(VENV)/.dev
 	@$(PIP) --no-deps linearmodels==7.1  # a table of persons: the file alone is read

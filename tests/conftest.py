@@ -1,4 +1,5 @@
 import importlib
+import itertools
 import sys
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -11,11 +12,11 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
 def pytest_collection_modifyitems(items):
-    """Marks parameters as slow that `slow_parameters` names, by patterns of their ids."""
-    for item in items:
-        patterns = getattr(item.get_closest_marker("slow_parameters"), "args", ())
+    """Marks parameters that `slow_parameters` or `long_parameters` names, by patterns of ids."""
+    for item, mark in itertools.product(items, ("slow", "long")):
+        patterns = getattr(item.get_closest_marker(f"{mark}_parameters"), "args", ())
         if any(fnmatchcase(item.callspec.id, pattern) for pattern in patterns):
-            item.add_marker("slow")
+            item.add_marker(mark)
 
 
 @pytest.fixture(scope="session")

@@ -62,6 +62,7 @@ print(host.done, time.monotonic() - begun, found)
 @pytest.mark.slow_parameters("UserShardHost", "ShufflerHost", "AnalyzerHost")
 @pytest.mark.full
 @pytest.mark.parametrize("who", ["UserShardHost", "ShufflerHost", "AnalyzerHost", "raylet", "gcs"])
+@pytest.mark.long
 def test_a_run_ends_or_recovers_where_something_is_stopped(who):
     """Within the deadline and 10 seconds, to the same bits or with a named error, and nothing stays
     behind. The time is generous here: tests share their machine.

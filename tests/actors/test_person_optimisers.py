@@ -56,7 +56,7 @@ def outcome(result):
 
 @pytest.mark.slow_parameters("gd")
 @pytest.mark.parametrize("name", KINDS)
-@pytest.mark.full
+@pytest.mark.long
 def test_dropouts_and_attackers_do_on_ray_what_they_do_here(name):
     protocol, data = made(name), persons()
     found = [

@@ -55,6 +55,7 @@ def hosts() -> list[str]:
 
 @pytest.mark.parametrize("fidelity", ["literal", "counts", "aggregate"])
 @pytest.mark.full
+@pytest.mark.long_parameters("literal", "counts")
 def test_one_seed_gives_one_result_in_process_and_on_actors(fidelity):
     here = [run(PROTOCOL, ROWS, workers=workers, fidelity=fidelity, seed=7) for workers in (1, 5)]
     there = [
@@ -141,6 +142,7 @@ class Unreadable(Population):
     ],
 )
 @pytest.mark.full
+@pytest.mark.long_parameters("users", "shuffler")
 def test_a_parameter_error_in_an_actor_arrives_as_itself(parameter, data, adversary):
     for runtime in ("inprocess", "ray"):
         with pytest.raises(ParameterError) as caught:
@@ -149,7 +151,7 @@ def test_a_parameter_error_in_an_actor_arrives_as_itself(parameter, data, advers
         assert caught.value.parameter == parameter
 
 
-@pytest.mark.full
+@pytest.mark.long
 def test_an_aborted_round_arrives_as_itself():
     with pytest.raises(RoundAbortedError, match="0 reports accepted") as caught:
         run(PROTOCOL, ROWS, runtime="ray", adversary=Dropout(1.0), seed=1)
@@ -167,7 +169,7 @@ class Listens(Collude):
         self.heard.append((round_index, reports, dict(sums)))
 
 
-@pytest.mark.full
+@pytest.mark.long
 def test_attacks_by_name_do_on_ray_what_they_do_in_process():
     names = [
         "dropout:rate=0.1",

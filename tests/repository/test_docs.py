@@ -36,6 +36,7 @@ SOURCES = {str(page.relative_to(ROOT)): page.read_text() for page in rebuild.pag
 @pytest.mark.parametrize(
     "page", [page for page, text in SOURCES.items() if rebuild.BLOCK.search(text)]
 )
+@pytest.mark.long_parameters("docs/protocol.md", "docs/counts.md", "docs/train.md")
 def test_every_example_runs_and_prints_what_the_page_shows(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     registered = dict(registry._own)
@@ -160,7 +161,7 @@ def outside(html: str) -> list[str]:
     return [address for address in loaded if re.match(r"(\w+:)?//", address)]
 
 
-@pytest.mark.full
+@pytest.mark.long
 def test_the_pages_load_nothing_from_another_host(site):
     pages = sorted(site.rglob("*.html"))
     assert len(pages) > 40

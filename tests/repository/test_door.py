@@ -56,7 +56,7 @@ def test_the_corpus_is_current_and_small(tmp_path):
             assert came == "taken" if path.name.startswith("honest") else "FOREIGN" not in came
 
 
-@pytest.mark.full
+@pytest.mark.long
 def test_mutations_raise_nothing_foreign_and_take_no_memory():
     """1,000,000 by command: python tests/fuzz.py."""
     found, growth = fuzz.fuzz(3000, 3)

@@ -27,7 +27,7 @@ def numbers(line):
     return [float(each.replace(",", "")) for each in re.findall(r"\d[\d,]*\.?\d*", line)]
 
 
-@pytest.mark.full
+@pytest.mark.long
 def test_two_cores_give_the_bits_of_one(printed):
     first, *lines, last = printed("simulate_across_cores.py").splitlines()
     assert numbers(first)[:2] == [1_000_000, 10]
@@ -77,7 +77,7 @@ def test_a_protocol_of_ones_own_finds_mean_and_variance(printed):
     assert 0.9 < numbers(privacy)[0] <= 1.0
 
 
-@pytest.mark.full
+@pytest.mark.long
 def test_central_models_are_near_the_exact_one(printed):
     lines = printed("central_models.py").splitlines()
     scores = {line.split()[0] + line.split()[1]: numbers(line) for line in lines[1:8]}

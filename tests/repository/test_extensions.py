@@ -115,7 +115,7 @@ def test_a_sum_is_run_compared_and_costed(capsys):
     assert command(capsys, *words)["forecast"]["payload_bits"] == 64
 
 
-@pytest.mark.full
+@pytest.mark.long
 def test_an_optimiser_is_run_compared_and_costed(capsys):
     made = trainer().protocol("last-iterate", N, rounds=4)
     assert run(made, rows(), seed=1).rounds == 4
@@ -160,7 +160,7 @@ def test_phases_serve_an_own_optimiser_under_both_trusts():
         assert 0.9 * privacy.epsilon < result.privacy.epsilon <= privacy.epsilon
 
 
-@pytest.mark.full
+@pytest.mark.long
 def test_both_optimisers_are_rows_of_train_compare(capsys):
     words = ["train", "--table", "wine", "--positive", "class_0", "--compare", "--rounds", "3"]
     found = command(capsys, *words, "--all", "--repeats", "1", "--epsilon", "5", "--seed", "1")

@@ -19,7 +19,7 @@ def test_there_are_two():
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda each: each.stem)
-@pytest.mark.full
+@pytest.mark.long
 def test_a_notebook_runs_and_shows_tables(notebook, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names, shown = {"__name__": "notebook"}, []

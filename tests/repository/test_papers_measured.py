@@ -95,6 +95,7 @@ SLOPES = {
 @pytest.mark.full
 @pytest.mark.filterwarnings("ignore::shuffle_sim.errors.WeakPrivacyWarning")
 @pytest.mark.parametrize(("call", "share"), SHARES)
+@pytest.mark.long
 def test_the_excess_of_20_seeds_is_the_share_of_the_bound_that_is_said(call, share):
     algorithm = made(call)
     found = excess(algorithm, 20, seen=on_rows(call))
@@ -111,6 +112,7 @@ def test_the_excess_of_20_seeds_is_the_share_of_the_bound_that_is_said(call, sha
     ("call", "times", "epsilon", "slope"),
     [(call, *each) for call, several in SLOPES.items() for each in several],
 )
+@pytest.mark.long
 def test_slopes_of_the_excess_are_those_that_are_said(call, times, epsilon, slope):
     """A fit of logarithms; its error is that of the means."""
     points = [scaled(call, each, epsilon) for each in times]

@@ -83,7 +83,7 @@ def test_what_cannot_be_loaded_is_skipped_and_refused_by_name(broken):
         registered("protocol", "gone")
 
 
-@pytest.mark.full
+@pytest.mark.long
 def test_comparisons_leave_out_what_wants_more(broken):
     methods, first = told(lambda: sum_methods(1000, 1, PRIVACY, 2))
     assert first == ["algorithm lost", "protocol gone", "protocol wants"]
@@ -106,6 +106,7 @@ COMMANDS = {
 
 @pytest.mark.parametrize("name", COMMANDS)
 @pytest.mark.full
+@pytest.mark.long_parameters("audit")
 def test_a_command_goes_on_and_names_what_it_skips(broken, monkeypatch, capsys, name):
     monkeypatch.setattr("sys.argv", ["shuffle-sim", *COMMANDS[name], "--json"])
     with warnings.catch_warnings():

@@ -210,7 +210,7 @@ def test_a_sum_is_audited_too():
 # The command
 
 
-@pytest.mark.full
+@pytest.mark.long
 def test_the_command_audits_a_curator(capsys):
     asked = ["audit", "--mechanism", "output", "--n", "200", "--d", "2", "--epsilon", "4"]
     asked += ["--repeats", "1000", "--seed", "1"]
@@ -303,7 +303,7 @@ NOISE = "the noise has the law that is charged"
         (OneDirection, 0.0),
     ],
 )
-@pytest.mark.full
+@pytest.mark.long
 def test_noise_of_another_law_is_caught(kind, delta):
     pair = neighbours(100, 3)["opposite"]
     found = audit_central(output(kind, delta), *pair, seed=1)

@@ -28,7 +28,7 @@ USUAL = Privacy(1.0, 1e-6)
 
 @pytest.mark.slow_parameters("output")
 @pytest.mark.parametrize("name", ["output", "central-sum"])
-@pytest.mark.full
+@pytest.mark.long
 def test_one_parameter_is_no_false_alarm(name):
     """With d = 1 odds are atoms; roundings parted them, and audits showed three times epsilon."""
     made, tables = game_of(name, 300, 1, Privacy(1.0))
@@ -87,7 +87,7 @@ def one_side(self, loss, margins, labels, norms):
 
 
 @pytest.mark.parametrize("planted", [None, by_the_root, one_side])
-@pytest.mark.full
+@pytest.mark.long
 def test_clips_that_leave_rows_too_long_are_seen(planted, monkeypatch):
     made, tables = game_of("gaussian-gd", 60, 2, USUAL)
     runs = Runs(made, *tables["opposite"], {})

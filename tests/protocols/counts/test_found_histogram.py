@@ -25,7 +25,7 @@ def rows():
     return items.astype(float)
 
 
-@pytest.mark.full
+@pytest.mark.long
 def test_all_rounds_are_charged_and_need_what_was_asked_for(made, rows):
     result = run(made, rows, seed=2)
     assert result.rounds == len(made.search.levels) + 1
@@ -67,6 +67,7 @@ def test_nothing_found_needs_no_more_rounds(made):
 
 
 @pytest.mark.parametrize("kind", [FoundHistogram, HeavyHitters])
+@pytest.mark.long
 def test_what_a_search_costs_does_not_follow_from_what_it_finds(kind):
     made = kind.calibrated(n=N, privacy=SMALL, bits=32, kept=8)
     scattered = np.random.default_rng(4).integers(0, 2**32, N).astype(float)

@@ -131,6 +131,7 @@ def test_bad_input_is_refused_by_name(made, parameter):
     "ignore::protocols.learning.notes.NoiseWarning",
 )
 @pytest.mark.parametrize("kind", [*COVARIANCES, *COMPONENTS])
+@pytest.mark.long
 def test_scikit_learn_s_own_checks_pass(kind):
     found = check_estimator(kind(), on_fail=None, on_skip=None)
     failed = [each["check_name"] for each in found if each["status"] not in ("passed", "skipped")]

@@ -64,6 +64,7 @@ def test_there_are_the_estimators_of_every_family():
 )
 @pytest.mark.full
 @pytest.mark.parametrize("kind", EVERY)
+@pytest.mark.long
 def test_scikit_learn_s_own_checks_pass_but_for_weights(kind):
     found = check_estimator(kind(), on_fail=None, on_skip=None)
     failed = {each["check_name"] for each in found if each["status"] not in ("passed", "skipped")}

@@ -83,7 +83,7 @@ def test_gradients_are_clipped_to_what_the_noise_covers():
     assert made.mean.randomizer.norm_bound == made.problem.lipschitz
 
 
-@pytest.mark.full
+@pytest.mark.long
 def test_accuracy_rises_with_epsilon_above_the_bound_s():
     people, others = rows(20_000), rows(20_000, seed=1)
     found = {}

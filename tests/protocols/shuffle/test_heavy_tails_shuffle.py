@@ -49,6 +49,7 @@ def problem_of(loss, d=5, radius=3.0, **others):
 @pytest.mark.parametrize(
     "kind", [ShuffleSGD, ShuffleACSA, ShuffleGD], ids=lambda kind: kind.__name__
 )
+@pytest.mark.long
 def test_bounds_with_planned_clips_have_the_sheets_slopes(kind, k):
     # Full-batch descent without its sampling error and with as many rounds as it wants.
     alone = kind is ShuffleGD

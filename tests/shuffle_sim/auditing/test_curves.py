@@ -49,6 +49,7 @@ PURE = [
 
 
 @pytest.mark.parametrize(("event", "share"), EVENTS)
+@pytest.mark.long_parameters("event7-*", "event8-*")
 def test_formulas_are_what_theorems_say(event, share):
     """No more than what is stated, and of tight theorems no less."""
     check_curves([event], 1e-6)

@@ -19,6 +19,7 @@ from shuffle_sim.privacy.theorems import theorem_of
 from shuffle_sim.registry import names, registered
 
 
+@pytest.mark.long
 def test_every_theorem_gives_what_was_settled():
     """More, too: who proves more prints the table anew."""
     every = {name: registered("theorem", name) for name in names("theorem")}
@@ -47,7 +48,7 @@ def test_events_of_others_are_not_known(monkeypatch):
     settled.check_settled(LaplaceEvent)
 
 
-@pytest.mark.full
+@pytest.mark.long
 def test_two_kinds_together_cost_what_was_settled(monkeypatch):
     found = [settled.together(*both) for both in settled.pairs()]
     np.testing.assert_allclose(found, settled.TOGETHER, rtol=1e-5)

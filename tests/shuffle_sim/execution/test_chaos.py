@@ -232,6 +232,7 @@ def session():
 @pytest.mark.full
 @pytest.mark.usefixtures("session")
 @pytest.mark.parametrize(("name", "shards"), [("interactive", 1), ("sequential", 2)])
+@pytest.mark.long
 def test_ray_actors_killed_at_every_step_change_nothing(name, shards, tmp_path):
     """60 rounds each, so 120 in all."""
     died, found = survived(Chaotic, tmp_path, name, shards, 11, 60)

@@ -201,7 +201,7 @@ def test_an_analyzer_put_back_has_the_state_of_the_one_before():
 # The driver, and Ray itself
 
 
-@pytest.mark.full
+@pytest.mark.long
 def test_a_driver_killed_on_ray_is_resumed_anywhere(tmp_path):
     rounds = 40
     watched, file = Watched(tmp_path / "run", "ray", rounds), tmp_path / "run" / FILE

@@ -109,6 +109,7 @@ def lost(moments):
 
 @pytest.mark.full
 @pytest.mark.parametrize("kind", ["OutputPerturbation", "Gibbs"])
+@pytest.mark.long
 def test_a_kill_leaves_nothing_released_or_a_journaled_release(kind, kills):
     found = kills[f"{kind} "]
     assert all(each["killed"] for each in found)

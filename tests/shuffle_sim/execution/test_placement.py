@@ -94,7 +94,7 @@ def test_a_station_lost_at_any_call_changes_nothing(workers, after, adversary):
         assert outcome(result) == outcome(alone)
 
 
-@pytest.mark.full
+@pytest.mark.long
 def test_a_station_killed_on_ray_is_put_back_with_its_bits():
     from actors.runtime import RayRuntime, ray
 

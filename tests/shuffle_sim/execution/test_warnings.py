@@ -68,6 +68,7 @@ GROUPED = "--bounds", "a=0:1", "--categories", "b=0,1", "--seed", "1"
         ("sum", "--file", "a.csv", "--columns", "a", "--by", "b", *GROUPED),
     ],
 )
+@pytest.mark.long
 def test_commands_say_it_in_json_and_to_people(arguments, monkeypatch, capsys, tmp_path):
     monkeypatch.chdir(tmp_path)
     Path("a.csv").write_text("a,b\n" + "0,0\n1,1\n" * 100)

@@ -93,7 +93,7 @@ def test_an_error_of_a_file_names_line_and_key(study, old, new, line, said):
         assert f"line {line}: " in str(error.value)
 
 
-@pytest.mark.full
+@pytest.mark.long
 def test_a_study_from_the_command_line_to_a_page(study, tmp_path):
     path, store = study(), tmp_path / "kept.sqlite"
     told = json.loads(command("run", path, "--store", store, "--workers", 2, "--json"))

@@ -56,7 +56,7 @@ def test_the_same_rows_on_any_runtime_and_number_of_workers():
         assert sweep(summed, grid, seeds=2, workers=workers).drop(TIMES) == first
 
 
-@pytest.mark.full
+@pytest.mark.long
 def test_ray_gives_the_same_rows_and_outlives_a_worker():
     here = sweep(drawn, {"k": range(3)}, seeds=2, runtime="inprocess").drop(TIMES)
     assert sweep(drawn, {"k": range(3)}, seeds=2, runtime="ray", workers=2).drop(TIMES) == here

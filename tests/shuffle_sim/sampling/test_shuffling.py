@@ -137,7 +137,7 @@ def test_the_repair_alone_is_uniform(start, ones, size, monkeypatch):
 
 @pytest.mark.parametrize(("ones", "size"), [(1, 6), (3, 6), (35, 70)])
 @pytest.mark.parametrize("bad", [sometimes_sorted, repaired_from_below])
-@pytest.mark.full
+@pytest.mark.long
 def test_power_the_uniformity_test_rejects_planted_defects(bad, ones, size):
     with pytest.raises(LawError):
         check_uniform(bad, ones, size)

@@ -136,7 +136,7 @@ def test_what_it_cannot_have_is_refused():
     assert AcceleratedPhasedERM.calibrated(n=2000, problem=smooth, privacy=PRIVACY).bound < 1
 
 
-@pytest.mark.full
+@pytest.mark.long
 def test_kinks_are_smoothed_and_the_error_is_in_the_bound():
     """Mean of 4 runs on fresh labels; the bound is on the expectation."""
     problem = Problem(Hinge(), L2Ball(D, 1.0), records=50)
@@ -166,7 +166,7 @@ def removal(n=60):
     return Removal.calibrated(Privacy(80.0, 0.2), n, 2, 0.5)
 
 
-@pytest.mark.full
+@pytest.mark.long
 def test_removal_asks_the_guard_before_each_gradient():
     made = AcceleratedPhasedERM.calibrated(
         n=600,
@@ -265,7 +265,7 @@ def test_a_guard_that_costs_more_than_all_is_refused(monkeypatch):
         Removal.calibrated(Privacy(2.0, 1e-6), 6000, 12, 0.5)
 
 
-@pytest.mark.full
+@pytest.mark.long
 def test_removal_asks_as_many_persons_as_all_pairs_allow():
     problem = Problem(Logistic(), L2Ball(2, 1.0), records=8)
     asked = {"problem": problem, "privacy": Privacy(1.0, 1e-6), "center": "removed", "phases": 1}
