@@ -5,7 +5,7 @@ round, and the curator (`execution.curator`) answers it.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic
 
@@ -60,12 +60,12 @@ class Statistic(ABC):
             users: of the cohort.
         """
 
-    def careless(self) -> "tuple[Statistic, float] | None":
-        """The same by a solver that gives up, and how far apart both values may be; for audits.
+    def careless(self) -> "Sequence[tuple[Statistic, float]]":
+        """The same by solvers that stop short, and how far apart both values may be; for audits.
 
-        None where no solver is trusted as far as its certificate.
+        None of them where no solver is trusted as far as its certificate.
         """
-        return None
+        return ()
 
 
 class WholeStatistic(Statistic):

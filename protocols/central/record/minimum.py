@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from protocols.erm.risk import Risk
 from protocols.erm.solver import minimise
-from protocols.erm.solver.public import GIVES_UP, solver_by
+from protocols.erm.solver.public import CARELESS, solver_by
 from protocols.optimisation.base import Optimiser
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.cohort import Cohort
@@ -55,8 +55,8 @@ class Minimum(WholeStatistic):
         total = min(max(exact, self.printed) + 2 * self.radius, self.risk.domain.widest)
         return Sensitivity(total, "l2", f"{proof}; twice the certified radius more")
 
-    def careless(self) -> tuple["Minimum", float]:
-        return replace(self, solver=GIVES_UP), 2 * self.radius
+    def careless(self) -> list[tuple[Statistic, float]]:
+        return [(replace(self, solver=each), 2 * self.radius) for each in CARELESS]
 
     def of(self, rows: Floats) -> Floats:
         # Sensitivity rests on the certified radius, whichever solver ran and wherever it stopped.

@@ -262,11 +262,12 @@ class Runs:
         """Values of some releases on tables of many kinds of rows, and on their neighbours."""
         began, found = time.process_time(), self.runs[0]
         releases = [found[at].release for at in sorted({0, len(found) // 2, len(found) - 1})]
-        for base, others in diverse(self._algorithm, self._first, self._second):
+        tables = diverse(self._algorithm, self._first, self._second)
+        for turn, (base, others) in enumerate(tables):
             for place, release in enumerate(releases):
                 value = value_of(release, base)
                 with naming(f"release {place} on rows of many kinds"):
-                    check_careless(release, value, base)
+                    check_careless(release, value, base, turn)
                     check_atoms(release, value)
                     for other in others:
                         check_distance(release, value, value_of(release, other))
