@@ -8,6 +8,7 @@ import secrets
 import tempfile
 import time
 import warnings
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -46,6 +47,7 @@ from shuffle_sim.sampling.kernels import lanes
 from shuffle_sim.sampling.randomness import Role
 
 from .in_company import persons
+from .shared import Batches
 
 
 def quiet_in_runs(patch):
@@ -371,7 +373,7 @@ def range_of_data(patch):
 def nested_levels(patch):
     """The first bins of a level have the noise of the level before."""
 
-    def drawn(self, users, rng):
+    def nested(self, users, rng):
         size, number = self.sizes[-1], self._number(len(self.sizes) - 1, users)
         many = poisson(number, rng)
         makers, places = (rng.integers(high, size=many) for high in (users, size))
@@ -380,7 +382,7 @@ def nested_levels(patch):
             inside = places < size
             yield makers[inside], first + places[inside], sizes[inside]
 
-    patch.setattr(Nodes, "drawn", drawn)
+    patch.setattr(Nodes, "kinds", lambda self, users, rng: [Batches(partial(nested, self))])
 
 
 def levels() -> Any:

@@ -15,10 +15,23 @@ from shuffle_sim.sampling.exact import poisson
 from shuffle_sim.sampling.randomness import Role
 
 
+class Batches:
+    """Batches of noise that a function draws: makers, words and sizes."""
+
+    def __init__(self, drawn):
+        self.drawn = drawn
+
+    def counted(self, users, rng):
+        return ((words, sizes) for _, words, sizes in self.drawn(users, rng))
+
+
 class AlsoInTheNextBin(Categories):
     """Half as many batches, each in the next bin, too: differences of bins have less noise."""
 
-    def drawn(self, users, rng):
+    def kinds(self, users, rng):
+        return [Batches(self._both)]
+
+    def _both(self, users, rng):
         size = self.sizes[0]
         count = poisson(self._number(0, users) // 2, rng)
         makers = rng.integers(users, size=2 * count)

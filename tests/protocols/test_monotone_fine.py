@@ -113,6 +113,7 @@ def of_all(kind: type[Any], options: dict[str, Any], seconds: float) -> list[str
 
 
 @pytest.mark.parametrize(("kind", "options"), CASES)
+@pytest.mark.long
 def test_bounds_do_not_rise_on_a_fine_grid(kind: type[Any], options: dict[str, Any]) -> None:
     def bound(n: float, m: float, epsilon: float) -> float | None:
         return bound_of(kind, int(n), int(m), epsilon, options=options)

@@ -68,7 +68,7 @@ def half_the_spread(patch):
     ("name", "plant"),
     [("linear-time-phased-sgd", as_if_independent), ("tilted-erm", half_the_spread)],
 )
-@pytest.mark.full
+@pytest.mark.long
 def test_the_linear_loss_shows_what_others_hide(name, plant, monkeypatch):
     """Slopes of the logistic loss are half of what is stated, so neighbours' models are, too."""
     case = name, 200, 2, PRIVACY

@@ -252,7 +252,7 @@ def test_runs_at_every_fidelity(fidelity):
     assert error < protocol.clipping_bias + 1.3 * 10 * protocol.standard_error
 
 
-@pytest.mark.full
+@pytest.mark.long
 def test_actors_draw_the_same_bits():
     protocol = CarryVectorSum(n=300, d=5, g=2.0, r=4, b=2, delta=1e-2, rotation=2, span=0.9)
     xs = on_sphere(300, 5, seed=7)

@@ -146,7 +146,7 @@ def test_bad_input_to_plan_is_one_line_and_exit_code_2(arguments):
     assert done.stdout == ""
 
 
-@pytest.mark.full
+@pytest.mark.long
 def test_audit_passes_and_says_so_in_json():
     done = command("audit", "--n", "200", "--d", "2", "--repeats", "1000", "--seed", "1", "--json")
     found = json.loads(done.stdout)

@@ -191,7 +191,7 @@ def test_any_number_of_workers_gives_the_same_bits(workers):
     assert run(Rounds(Gaussian(3.0)), ROWS, seed=6).value.tobytes() != alone.value.tobytes()
 
 
-@pytest.mark.full
+@pytest.mark.long
 def test_ray_workers_give_the_bits_of_one_process():
     alone = run(Rounds(Gaussian(3.0)), ROWS, seed=5, block_size=60)
     there = run(Rounds(Gaussian(3.0)), ROWS, seed=5, block_size=60, runtime="ray", workers=2)

@@ -217,6 +217,7 @@ def mean_square(protocol, xs, bias=0.0):
 @pytest.mark.slow_parameters("1")
 @pytest.mark.full
 @pytest.mark.parametrize("d", [1, 3])
+@pytest.mark.long
 def test_errors_are_those_of_runs(d):
     """Of every sum that is compared; false-alarm rate 1e-6 each (normal limit)."""
     for method in sum_methods(2000, d, POINT, 20):

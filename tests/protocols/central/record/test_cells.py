@@ -218,7 +218,7 @@ def test_a_density_beyond_the_limit_is_refused():
     [L2Ball(1, 3.0), L2Ball(2, 3.0), Box(2, -1.0, 3.0), L2Ball(3, 3.0), Box(3, -1.0, 3.0)],
     ids=["interval", "disc", "square", "ball", "box"],
 )
-@pytest.mark.full
+@pytest.mark.long
 def test_audits_see_uniform_numbers(domain, k):
     """Also where the domain's border decides. False alarm 1e-6; twice the sharpness is caught."""
     rng, d = np.random.default_rng(2), domain.d
