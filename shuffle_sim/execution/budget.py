@@ -2,7 +2,8 @@
 
 A report, such as a day's, is charged with all its rounds before anything of it is drawn. What came
 of it is written later where fewer users added their noise: then it costs more. A report whose
-outcome is unknown counts as spent, and its name is taken.
+outcome is unknown counts as spent, a round with attackers or dropouts as with the fewest users
+that its shuffler would release it with; and its name is taken.
 """
 
 from collections import Counter
@@ -11,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.files import check_name
 from shuffle_sim.data.population import population_of
 from shuffle_sim.errors import ParameterError, integer, positive
@@ -256,91 +256,6 @@ class Report:
     name: str
     first: int | None = None
     content: bytes = b""
-
-
-class BudgetLedger(PrivacyLedger):
-    """The ledger of a run whose every charge stands in a budget, too, before it counts here."""
-
-    def __init__(
-        self,
-        report: Report,
-        task: bytes,
-        data: Any,
-        ahead: Iterable[Charge],
-        *,
-        sequential: bool = False,
-    ) -> None:
-        """Charge what is known ahead.
-
-        Raises:
-            ParameterError, CheckpointError: as `Budget.admit`; nothing is charged then.
-        """
-        super().__init__(sequential=sequential)
-        self._report, self._task = report, task
-        # Of a run that goes on, as it was left.
-        self._written = list(report.budget.admit(report, task, data, ahead).charges)
-
-    def charge(self, cohort: Cohort, event: PrivacyEvent) -> None:
-        index = len(self.charges)
-        super().charge(cohort, event)
-        known = self._written[index : index + 1]
-        if not known or known[0].cohort != cohort or not _left_of(event, known[0].event):
-            self._write(index, self.charges[index], over=False)
-
-    def settle(self, honest: int) -> None:
-        super().settle(honest)
-        index = len(self.charges) - 1
-        if self._written[index] != self._settled[index]:
-            # Over: noise that is missing has cost more, whether it fits or not.
-            self._write(index, self._settled[index], over=True)
-
-    def _write(self, index: int, charge: Charge, *, over: bool) -> None:
-        report = self._report
-        report.budget.restate(report.name, self._task, index, charge, over=over)
-        self._written[index : index + 1] = [charge]
-
-
-def check_report(
-    budget: Report | None, data: Any, ahead: Iterable[Charge], *, resume: bool
-) -> list[Charge]:
-    """What is known ahead of a run's charges, refused if it could not be charged.
-
-    A run that goes on is charged already, or will be.
-
-    Raises:
-        ParameterError: no report of a budget, or as `Budget.admit`.
-    """
-    if budget is None:
-        return []
-    if not isinstance(budget, Report):
-        raise ParameterError("budget", budget, "None or a report: budget.report('2026-01-01')")
-    charges = list(ahead)
-    if not resume:
-        budget.budget.admit(budget, b"", data, charges)
-    return charges
-
-
-def ledger_of(
-    budget: Report | None,
-    task: bytes,
-    data: Any,
-    ahead: Iterable[Charge] = (),
-    *,
-    sequential: bool = False,
-) -> PrivacyLedger:
-    """A run's ledger; of a report in a budget, one that is charged there.
-
-    Raises:
-        ParameterError, CheckpointError: as `BudgetLedger`.
-    """
-    if budget is None:
-        return PrivacyLedger(sequential=sequential)
-    return BudgetLedger(budget, task, data, ahead, sequential=sequential)
-
-
-def _left_of(planned: PrivacyEvent, found: PrivacyEvent) -> bool:
-    """Whether an event is the planned one, or what was left of it with fewer honest users."""
-    return found == planned or found == planned.with_honest(getattr(found, "honest", 0))
 
 
 def _name(parameter: str, name: Any) -> str:

@@ -19,7 +19,8 @@ from shuffle_sim.arrays import Floats, all_finite
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.population import InMemory, Population
 from shuffle_sim.errors import DataChangedError, ParameterError, RoundAbortedError, integer
-from shuffle_sim.execution.budget import Report, check_report, ledger_of
+from shuffle_sim.execution.budget import Report
+from shuffle_sim.execution.budget_ledger import check_report, ledger_of
 from shuffle_sim.execution.checkpoint import journal_of
 from shuffle_sim.execution.costs import Costs
 from shuffle_sim.execution.identity import RunIdentity

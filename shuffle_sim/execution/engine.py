@@ -13,7 +13,8 @@ from numpy.typing import ArrayLike
 
 from shuffle_sim.data.population import Population
 from shuffle_sim.errors import ParameterError, positive
-from shuffle_sim.execution.budget import Report, check_report, ledger_of
+from shuffle_sim.execution.budget import Report
+from shuffle_sim.execution.budget_ledger import check_report, ledger_of
 from shuffle_sim.execution.checkpoint import journal_of
 from shuffle_sim.execution.curator import run_curator
 from shuffle_sim.execution.identity import RunIdentity

@@ -70,6 +70,10 @@ def exchanged(
         )
     )
     if known is None:
+        if (adversary := deployment.adversary) is not None:
+            # Silent users are missing among the reports; of others any number may be attackers.
+            silent = all(member.silent for member in adversary.members)
+            ledger.doubt(deployment.opened(broadcast).minimum if silent else 0)
         exchange, following = host.exchange(broadcast)
     else:
         exchange, following = known_exchange(known, deployment, broadcast), None

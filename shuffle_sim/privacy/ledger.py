@@ -66,6 +66,13 @@ class PrivacyLedger:
         self._asked = merged[1:]
         return first
 
+    def doubt(self, honest: int) -> None:
+        """Until it is settled, no more than so many users may have added noise to the last charge.
+
+        Nothing follows from it here: an error says what is not known. Where charges outlive a run
+        they count as that.
+        """
+
     def settle(self, honest: int) -> None:
         """Record how many users of the last charge really added their noise."""
         last = self._planned[-1]

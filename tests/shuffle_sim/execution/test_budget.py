@@ -19,12 +19,16 @@ from protocols import (
     L2Ball,
     Logistic,
     Problem,
+    VectorSum,
 )
 from shuffle_sim import Budget, Execution, ParameterError, Privacy, run
+from shuffle_sim.attacks.dropouts import Leave
+from shuffle_sim.attacks.inputs import SignFlip
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.errors import CheckpointError
 from shuffle_sim.execution import budget_file
-from shuffle_sim.execution.budget import PLANNED, BudgetLedger
+from shuffle_sim.execution.budget import PLANNED
+from shuffle_sim.execution.budget_ledger import BudgetLedger
 from shuffle_sim.execution.budget_book import MOST_ROUNDS, Book
 from shuffle_sim.execution.inprocess import InProcessRuntime
 from shuffle_sim.execution.journal import record
@@ -178,14 +182,9 @@ def test_a_name_is_taken_once(budget):
 
 
 def test_a_report_of_unknown_outcome_is_spent_and_may_go_on(budget, tmp_path):
-    class Dies(InProcessRuntime):
-        def exchange(self, broadcast):
-            super().exchange(broadcast)
-            raise KeyboardInterrupt
-
     how = {"budget": budget.report("monday"), "checkpoint": tmp_path / "run"}
     with pytest.raises(KeyboardInterrupt):
-        run(SUM, DATA, **how, runtime=Dies())
+        run(SUM, DATA, **how, runtime=DiesWithTheView())
     before = budget.path.read_bytes()
     assert budget.spent.epsilon == epsilon_of(EVENT)
     with pytest.raises(ParameterError, match="reported before"):
@@ -193,6 +192,52 @@ def test_a_report_of_unknown_outcome_is_spent_and_may_go_on(budget, tmp_path):
     run(SUM, DATA, **how, resume=True)
     run(SUM, DATA, **how, resume=True)  # a run that is over gives what it gave
     assert budget.path.read_bytes() == before
+
+
+class DiesWithTheView(InProcessRuntime):
+    """Killed as the analyzer has the view, and before anybody wrote down how many answered."""
+
+    def exchange(self, broadcast):
+        super().exchange(broadcast)
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("share", "floor", "found"),
+    [(1.0, 0.5, N // 2), (1.0, 1.0, 1), (0.0, 0.5, None)],
+    ids=["half", "no-floor", "nobody-leaves"],
+)
+def test_a_view_that_nobody_counted_costs_what_the_fewest_users_would(
+    tmp_path, share, floor, found
+):
+    """With dropouts the noise that a dead run lacked is not known: it counts as missing."""
+    total = Privacy(500.0, PRIVACY.delta)
+    own = Budget.create(tmp_path / "own", privacy=total, population="towns", users=N)
+    made = VectorSum.calibrated(n=N, d=2, privacy=PRIVACY, noise_ratio=2.0, honest_fraction=floor)
+    adversary = Leave(0.3) if share else None
+    how = {"budget": own.report("a"), "checkpoint": tmp_path / "run", "adversary": adversary}
+    with pytest.raises(KeyboardInterrupt):
+        run(made, DATA, **how, runtime=DiesWithTheView())
+    planned = made.plan(made.init()).event
+    (charge,) = own.reports[0].charges
+    assert charge.event == (planned if found is None else planned.with_honest(found))
+    least = own.spent.epsilon
+    settled = run(made, DATA, **how, resume=True)
+    assert least >= own.spent.epsilon == pytest.approx(settled.privacy.epsilon)
+
+
+def test_a_run_with_attackers_that_dies_costs_all(budget):
+    """How many of the reports were theirs is not known."""
+    with pytest.raises(KeyboardInterrupt):
+        run(
+            SUM,
+            DATA,
+            budget=budget.report("a"),
+            adversary=SignFlip(0.1),
+            runtime=DiesWithTheView(),
+        )
+    assert budget.spent.epsilon == np.inf
+    assert budget.more(EVENT) == 0
 
 
 def test_a_run_goes_on_with_the_report_that_it_began_with(tmp_path):
