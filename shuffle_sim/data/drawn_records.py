@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from shuffle_sim.data.file_columns import demand_whole
+from shuffle_sim.data.file_columns import names_of
 from shuffle_sim.data.population import InMemory, Unit, plain_array
 
 
@@ -24,8 +24,7 @@ def one_record_each(person: ArrayLike, called: str = "person") -> NDArray[np.int
     Raises:
         ParameterError: a name is missing.
     """
-    names = plain_array(called, person)
-    demand_whole(called, names)
+    names = names_of(called, plain_array(called, person))
     every, owner, records = np.unique(names, return_inverse=True, return_counts=True)
     hashes = (sha256(str(name).encode()).digest()[:8] for name in every.tolist())
     draws = np.array([int.from_bytes(each) / 2**64 for each in hashes])

@@ -13,7 +13,7 @@ from shuffle_sim.arrays import Floats
 from shuffle_sim.data import files
 from shuffle_sim.data.archives import read_archive
 from shuffle_sim.data.column_kinds import Number, kind_of
-from shuffle_sim.data.columns import Marks
+from shuffle_sim.data.columns import BLANKS, Marks
 from shuffle_sim.data.delimited import header, read_text, unlike
 from shuffle_sim.data.schema import Layout, Schema
 from shuffle_sim.errors import WITHHELD, ParameterError
@@ -166,11 +166,30 @@ def _from_npz(path: Path) -> dict[str, NDArray[Any]]:
     return found
 
 
-def demand_whole(parameter: str, names: NDArray[Any]) -> None:
-    """Refuse missing names of persons: empty ones are, too, as a CSV file has them.
+def names_of(parameter: str, column: NDArray[Any]) -> NDArray[Any]:
+    """Names of persons, as texts are read everywhere: without blanks around them.
 
     Raises:
-        ParameterError: naming the row.
+        ParameterError: one is missing; it names the row.
     """
-    if (missing := first_gap(names)) is not None:
-        raise ParameterError(f"{parameter}, row {missing + 1}", None, "given (the first row is 1)")
+    if (missing := nameless(column)).any():
+        row = int(np.argmax(missing)) + 1
+        raise ParameterError(f"{parameter}, row {row}", None, "given (the first row is 1)")
+    if column.dtype.kind == "U":
+        return np.char.strip(column)
+    if column.dtype.kind == "O":
+        stripped = [each.strip() if isinstance(each, str) else each for each in column.tolist()]
+        return np.array(stripped, object)
+    return column
+
+
+def nameless(column: NDArray[Any]) -> NDArray[np.bool_]:
+    """Where a column of persons' names has none: a gap, or one of `BLANKS`."""
+    if column.dtype.kind == "U":
+        return np.isin(np.char.strip(column), BLANKS)
+    if column.dtype.kind in "mM":
+        return np.asarray(np.isnat(column))
+    if column.dtype.kind != "O":
+        return gaps(column)
+    blank = (isinstance(each, str) and each.strip() in BLANKS for each in column.tolist())
+    return np.asarray(gaps(column) | np.fromiter(blank, bool, len(column)))

@@ -15,7 +15,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from shuffle_sim.data.file_columns import demand_whole
+from shuffle_sim.data.file_columns import names_of
 from shuffle_sim.data.file_population import ParquetFiles
 from shuffle_sim.data.person_rows import PersonRows
 from shuffle_sim.data.population import InMemory, Population, Unit, plain_array, population_of
@@ -129,7 +129,7 @@ class Persons(Population):
             raise ParameterError("data.shape", table.shape, "(records, columns), all above 0")
         if names.shape != table.shape[:1]:
             raise ParameterError(called, names.shape, f"a name for each of {len(table)} rows")
-        demand_whole(called, names)
+        names = names_of(called, names)
         try:
             _, owner, records = np.unique(names, return_inverse=True, return_counts=True)
         except TypeError as error:
@@ -162,8 +162,8 @@ class Persons(Population):
         source = ParquetFiles(paths, columns)
         home: dict[Any, Path] = {}
         records: list[int] = []
-        for path, names in source.column(person):
-            demand_whole(f"column {person} of {path}", names)
+        for path, column in source.column(person):
+            names = names_of(f"column {person} of {path}", column)
             # A person begins where the name changes; one that comes back is refused below.
             starts = [0, *(np.flatnonzero(names[1:] != names[:-1]) + 1)] if names.size else []
             for name in names[starts].tolist():

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.column_kinds import Date, FreeNumber, Number
 from shuffle_sim.data.columns import Bounds, Column
-from shuffle_sim.data.file_columns import column_in, columns_of, gaps
+from shuffle_sim.data.file_columns import column_in, columns_of, gaps, nameless, names_of
 from shuffle_sim.data.row_map import RowMap
 from shuffle_sim.data.schema import Declared, Scale, Schema, nothing_left
 from shuffle_sim.errors import ParameterError
@@ -222,15 +222,17 @@ def table_of(
     notes: tuple[str, ...] = ()
     if schema.missing == "drop":
         kept = ~np.isnan(rows).any(axis=1)
-        for column in (labels, persons):
-            # A row without its label or person is left out with it.
-            kept &= True if column is None else ~gaps(column)
+        # A row without its label or person is left out with it.
+        kept &= True if labels is None else ~gaps(labels)
+        kept &= True if persons is None else ~nameless(persons)
         if not kept.any():
             raise nothing_left(schema.missing, _only_blanks(schema, rows))
         if not kept.all():
             rows = rows[kept]
             labels, persons = (each if each is None else each[kept] for each in (labels, persons))
             notes = ("which rows are left out for a blank is public; epsilon does not cover it",)
+    if persons is not None:
+        persons = names_of(f"column {person}", persons)
     classes = None if stated is None else stated.classes
     return Table(
         name=name,

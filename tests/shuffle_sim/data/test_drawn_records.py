@@ -8,8 +8,12 @@ import pytest
 from scipy.stats import chi2
 
 from shuffle_sim import ParameterError
+from shuffle_sim.data.columns import BLANKS
 from shuffle_sim.data.drawn_records import DrawnRecords, one_record_each
+from shuffle_sim.data.persons import Persons
 from shuffle_sim.data.population import Unit
+from shuffle_sim.data.schema import Declared
+from shuffle_sim.data.tables import read
 
 PERSONS, RECORDS = 6000, 5
 RATE = 1e-6
@@ -58,7 +62,39 @@ def test_drawn_records_are_of_persons():
     assert DrawnRecords(np.zeros(3)).unit is Unit.PERSON
 
 
-@pytest.mark.parametrize("names", [["a", ""], ["a", None], [1.0, math.nan]])
+DOSES = {"dose": (0.0, 9.0)}
+BOB = "bob", "ann", " bob", "bob ", "\tbob"
+
+
+@pytest.mark.parametrize("kind", [np.str_, object])
+def test_a_name_is_the_same_with_blanks_around_it(kind, tmp_path):
+    """Else a person would send one record for each spelling."""
+    names = np.array(BOB, kind)
+    assert len(one_record_each(names)) == 2
+    people = Persons.grouped(np.arange(5.0)[:, None], names)
+    assert sorted(people.records) == [1, 4]
+    path = tmp_path / "visits.csv"
+    path.write_text("who,dose\n" + "".join(f"{each},1\n" for each in BOB))
+    assert set(read(path, None, DOSES, None, None, "who").person) == {"bob", "ann"}
+
+
+@pytest.mark.parametrize("blank", BLANKS)
+def test_a_name_that_is_a_blank_elsewhere_is_none(blank, tmp_path):
+    path = tmp_path / "visits.csv"
+    path.write_text(f"who,dose\nann,1\nbob,2\n {blank} ,3\n")
+    with pytest.raises(ParameterError, match=re.escape("column who, row 3")):
+        read(path, None, DOSES, None, None, "who")
+    assert len(read(path, None, DOSES, None, None, "who", Declared(missing="drop")).rows) == 2
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        *(["a", ""], ["a", " "], ["a", None], ["a", "N/A"], [1.0, math.nan]),
+        np.array(["2026-01-01", "NaT"], "M8[D]"),
+        np.array(["a", "NA"], object),
+    ],
+)
 def test_a_name_that_is_missing_is_refused(names):
     with pytest.raises(ParameterError, match=re.escape("column who, row 2")):
         one_record_each(names, "column who")
