@@ -46,6 +46,7 @@ class ClusterSpread(Query):
     """
 
     width: int
+    proven = True
 
     @property
     def apart(self) -> float:
@@ -78,6 +79,7 @@ class Nearest(Query):
     mark: float
     width: int
     moves: ClassVar[tuple[str, ...]] = ("centres", "reach")
+    proven = True
 
     @property
     def apart(self) -> float:

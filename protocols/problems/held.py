@@ -1,7 +1,7 @@
 """Whether a loss is what it states, at a few public points: that refutes, and proves nothing.
 
 Privacy rests on a loss's constants where noise covers a minimiser or a density. Linear losses are
-held to theirs on a grid of margins (`LinearLoss.verify`); a loss of any other form cannot be.
+held to theirs on a grid of margins, too (`LinearLoss.verify`), of three labels.
 """
 
 import math

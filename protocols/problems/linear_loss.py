@@ -194,10 +194,6 @@ class LinearLoss(Loss):
                         f"{allowed} (margin {margins[np.argmax(bad)]:g}, label {label:g})",
                     )
 
-    def believed(self) -> tuple[str, ...]:
-        """Nothing: `verify` holds it to all of it."""
-        return ()
-
     def _forms(self, margins: Floats, labels: Floats, slopes: Floats) -> Iterator[_Refuted]:
         """Where what is computed in place of the derivative is not of it."""
         values, step = np.asarray(self.value(margins, labels), np.float64), margins[1] - margins[0]

@@ -301,10 +301,12 @@ def stated(loss: Loss) -> tuple[str, ...]:
     """What privacy takes from the author of a scaled loss, in words; () where it is proven.
 
     A false smoothness can end a run in an error, which depends on rows. Convexity is refuted where
-    values do, and else believed. Losses that are clipped are held to theirs by `Loss.verify`.
+    values do, and else believed.
     """
-    if clips_to_convex(loss) or type(loss) in PROVEN:
+    if type(loss) in PROVEN:
         return ()
+    if clips_to_convex(loss):
+        return loss.believed()
     return (f"{type(loss).__name__} is {STATED_ENVELOPE if loss.has_envelope else STATED}",)
 
 

@@ -53,6 +53,7 @@ class CertifiedMinimiser(Query):
     radius: float
     solver: str = "newton"
     moved: int | None = None
+    proven = True
 
     @cached_property
     def risk(self) -> Risk:

@@ -6,7 +6,9 @@ that is lost is built again and asked again.
 """
 
 import hashlib
+import math
 import secrets
+from collections import Counter
 from dataclasses import replace
 from operator import itemgetter
 from pathlib import Path
@@ -71,20 +73,26 @@ class Curator:
         self._content = hashlib.sha256(b"".join(each for _, each in pairs)).digest()
         self._users = population.users
         self._open: dict[int, Release] = {}  # the last query of each session that goes on
+        self._queries = Counter[int]()  # of each session
 
     def answer(self, release: Release, index: int) -> Any:
         """The released value, or the journaled one if the release is over already.
 
         Raises:
-            ParameterError: no release, one of users that do not exist, of a smaller sensitivity
-                than its statistic's, of what has no canonical bytes, or of a session that is not
-                open for it. Nothing is charged then.
+            ParameterError: no release, one of users that do not exist, or of another number than
+                its statistic counts on, of a smaller sensitivity than its statistic's, of what
+                has no canonical bytes, or of a session that is not open for it. Nothing is charged
+                then.
         """
         if not isinstance(release, Release):
             raise ParameterError("release", release, "None or a Release, as `plan` returns it")
         if release.cohort.stop > self._users:
             raise ParameterError("cohort", release.cohort.ranges, f"of {self._users} users")
         given, least = release.sensitivity, release.statistic.sensitivity
+        users, size = getattr(release.statistic, "users", None), release.cohort.size
+        if users not in (None, size):
+            allowed = f"of {size} users, as its cohort has: its sensitivity is of so many"
+            raise ParameterError("statistic", f"one of {users} users", allowed)
         if given.norm != least.norm or given.value < least.value:
             allowed = f"{least.value:g} in {least.norm} or more, as the statistic proves it"
             raise ParameterError("sensitivity", given, allowed)
@@ -144,6 +152,11 @@ class Curator:
         if not release.mechanism.sessions:
             return None
         first = index if release.session is None else release.session
+        self._queries[first] += 1
+        if self._queries[first] > (most := getattr(release.mechanism, "queries", math.inf)):
+            raise ParameterError(
+                "queries", self._queries[first], f"at most {most}, as was paid for"
+            )
         if release.session is not None:
             if (paid := self._open.get(first)) is None:
                 allowed = "the index of a release whose session is open: no query was below it yet"

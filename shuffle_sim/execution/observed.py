@@ -23,6 +23,7 @@ class Observed:
         rounds: that are over.
         noisy: of each round, the users that added their noise, and those asked.
         unchecked: whether the event of a round was not derived from what it broadcast.
+        believed: what privacy takes from the authors of queries.
     """
 
     def __init__(self, deployment: Deployment, literal_size: int) -> None:
@@ -30,7 +31,7 @@ class Observed:
         self.deployment, self._literal_size = deployment, literal_size
         self.reports, self.meter, self.rounds = ReportCounts(), CostMeter(), 0
         self.noisy: list[tuple[int, int]] = []
-        self.unchecked = False
+        self.unchecked, self.believed = False, dict[str, None]()
 
     def plan(self, plan: PlannedRound) -> None:
         """Look at a round before it is charged.
@@ -39,6 +40,8 @@ class Observed:
             ParameterError: it is charged for something else than it broadcasts.
         """
         self.unchecked |= not checked(self.deployment.protocol, self.deployment, plan)
+        query = self.deployment.opened(plan.broadcast).query
+        self.believed |= dict.fromkeys(query.believed())
 
     def take(self, plan: PlannedRound, exchange: Exchange) -> None:
         """Take a round that is over.
@@ -69,7 +72,7 @@ class Observed:
         """
         protocol = self.deployment.protocol
         assumed = _assumptions(seed, self.deployment.generator) + (UNCHECKED,) * self.unchecked
-        assumed += protocol.believed
+        assumed += (*protocol.believed, *self.believed)
         settled = ledger.guarantee(
             protocol.delta, assumptions=(*_honesty(self.noisy, protocol.honest_fraction), *assumed)
         )

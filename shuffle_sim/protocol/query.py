@@ -17,6 +17,8 @@ class Query(ABC):
 
     moves: ClassVar[tuple[str, ...]] = ()
     """Fields that follow from earlier views. Users agree to all others before the run."""
+    proven: ClassVar[bool] = False
+    """Whether `apart` is proven of `__call__` here; a class that changes one says it anew."""
 
     @property
     def apart(self) -> float:
@@ -26,6 +28,17 @@ class Query(ABC):
         neighbours are those of the protocol's guarantee. Less noise is charged for.
         """
         return math.inf
+
+    def believed(self) -> tuple[str, ...]:
+        """What privacy takes from the author of `apart`, in words; () where it is proven."""
+        owner, other = (
+            next(kind for kind in type(self).__mro__ if name in vars(kind))
+            for name in ("apart", "__call__")
+        )
+        if owner is Query or (owner is other and vars(owner).get("proven", False)):
+            return ()
+        words = "of neighbours are no farther apart than it states: its author says so"
+        return (f"values of {type(self).__name__} {words}",)
 
     @abstractmethod
     def __call__(self, rows: Floats) -> Values:

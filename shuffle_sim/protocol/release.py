@@ -44,7 +44,10 @@ class Sensitivity:
 
 
 class Statistic(ABC):
-    """What is computed of a cohort's rows; a public frozen dataclass of plain values."""
+    """What is computed of a cohort's rows; a public frozen dataclass of plain values.
+
+    If it has an attribute `users`, the cohort must have so many: its sensitivity is of them.
+    """
 
     @property
     @abstractmethod

@@ -11,7 +11,7 @@ from protocols.central.person.friendly import FriendlyMean
 from protocols.central.person.gathering import gathered
 from protocols.erm.extension import valid_records
 from protocols.problems.domains import _UNIT, Domain, L2Ball
-from protocols.problems.linear_loss import PROX_ERROR
+from protocols.problems.linear_loss import PROX_ERROR, LinearLoss
 from protocols.problems.loss import Loss
 from protocols.problems.surrogates import Clipped, demand_convex
 from shuffle_sim.arrays import Floats, dense
@@ -130,11 +130,16 @@ class ClippedPoints(GroupedPass):
 
 
 def envelope_known(loss: Loss) -> bool:
-    """Whether gradients with smoothing are those of an envelope: of a loss of this package.
+    """Whether gradients with smoothing are those of an envelope: where this package computes them.
 
     Few points refute no envelope that is false: kinks lie between them.
     """
-    return not loss.believed()
+    if not loss.believed():
+        return True
+    names = "gradients", "prox"
+    return isinstance(loss, LinearLoss) and all(
+        getattr(type(loss), each) is getattr(LinearLoss, each) for each in names
+    )
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from shuffle_sim import Guarantee, ParameterError, Privacy, run
 from shuffle_sim.arrays import dense
 from shuffle_sim.auditing import LawError, check_protocol
 from shuffle_sim.data.cohort import Cohort
+from shuffle_sim.data.persons import Persons
 from shuffle_sim.privacy.accountant import ShuffleAccountant
 from shuffle_sim.privacy.events import BinomialSumEvent, PrivacyEvent
 from shuffle_sim.privacy.ledger import PrivacyLedger
@@ -215,6 +216,36 @@ def test_a_query_that_moves_farther_than_it_states_is_found():
     given = {"n": N, "records": 40, "problem": AVERAGE.problem, "total": AVERAGE.total}
     with pytest.raises(LawError, match="round 0: a record moves a value by"):
         check_protocol(Boasting(**given, protects="record"), rows)
+
+
+class Longer(CertifiedMinimiser):
+    """Its values are other ones than those whose distance is proven."""
+
+    def __call__(self, rows):
+        return 2 * dense(super().__call__(rows))
+
+
+@pytest.mark.parametrize("kind", [CertifiedMinimiser, Boasts, Longer])
+def test_a_guarantee_says_whose_word_on_a_distance_it_takes(kind):
+    asked = kind(*(getattr(AVERAGE.query, name) for name in kind.__dataclass_fields__))
+    own = kind is CertifiedMinimiser
+    assert asked.believed() == (() if own else (asked.believed()[0],))
+
+    class Asking(OneShotAverage):
+        vocabulary = (kind, Logistic, BinomialRandomizer)
+
+        def plan(self, state):
+            spec = super().plan(state)
+            if spec is None:
+                return None
+            event = spec.randomizer.event(N, asked)
+            return replace(spec, query=asked, event=event)
+
+    made = Asking(n=N, records=40, problem=AVERAGE.problem, total=AVERAGE.total, protects="record")
+    rows = np.zeros((N, 40, 3))
+    rows[..., -1] = 1.0
+    said = "; ".join(run(made, Persons.in_memory(rows), seed=1).privacy.assumptions)
+    assert ("no farther apart than it states: its author says so" in said) == (not own)
 
 
 @dataclass(frozen=True)

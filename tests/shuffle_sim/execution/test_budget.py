@@ -28,8 +28,8 @@ from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.errors import CheckpointError
 from shuffle_sim.execution import budget_file
 from shuffle_sim.execution.budget import PLANNED
-from shuffle_sim.execution.budget_ledger import BudgetLedger
 from shuffle_sim.execution.budget_book import MOST_ROUNDS, Book
+from shuffle_sim.execution.budget_ledger import BudgetLedger
 from shuffle_sim.execution.inprocess import InProcessRuntime
 from shuffle_sim.execution.journal import record
 from shuffle_sim.privacy.accountant import ShuffleAccountant

@@ -24,6 +24,7 @@ from shuffle_sim.execution.inprocess import InProcessRuntime
 from shuffle_sim.execution.journal import FILE
 from shuffle_sim.execution.runtime import HostLostError
 from shuffle_sim.privacy.events import GaussianEvent, NonPrivateEvent, PureEvent
+from shuffle_sim.privacy.guarded_threshold import GuardedThreshold
 from shuffle_sim.privacy.mechanisms import (
     Gaussian,
     L2Laplace,
@@ -379,6 +380,35 @@ def test_every_query_of_a_session_sees_the_same_threshold():
 def test_a_session_ends_with_the_first_query_below():
     with pytest.raises(ParameterError, match="session"):
         run(Rounds(AboveThreshold(0.5, 1e6, 2.0), 3, sessions=True), ROWS)
+
+
+@pytest.mark.parametrize("asked", [2, 3])
+def test_a_session_answers_as_many_queries_as_were_paid_for(asked):
+    guarded = Rounds(GuardedThreshold(0.5, -1e6, 2.0, 2, 1e-7), asked, sessions=True)
+    if asked == 2:
+        assert run(guarded, ROWS).value.tolist() == [True] * 2
+        return
+    with pytest.raises(ParameterError, match="queries = 3: must be at most 2"):
+        run(guarded, ROWS)
+
+
+@dataclass(frozen=True)
+class CountedOn(BallSum):
+    """The sum over so many users, whose sensitivity counts on them."""
+
+    radius: float = 1.0
+    users: int = N
+
+
+@pytest.mark.parametrize("size", [N, N // 2])
+def test_a_statistic_is_of_as_many_users_as_it_counts_on(size):
+    gaussian = Gaussian(2.0)
+    made = Listed(Release.of(Cohort.of(0, size), CountedOn(), gaussian))
+    if size == N:
+        run(made, ROWS)
+        return
+    with pytest.raises(ParameterError, match="statistic"):
+        run(made, ROWS)
 
 
 def test_a_session_that_nobody_opened_is_refused():
