@@ -7,6 +7,7 @@ import math
 import sys
 from collections.abc import Iterable, Mapping
 from decimal import Decimal, InvalidOperation
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -184,7 +185,7 @@ def refuse_given(given: Mapping[str, Any], allowed: str) -> None:
     """Refuse parameters, by name, that are not None."""
     for name, value in given.items():
         if value is not None:
-            raise ParameterError(name, value, allowed)
+            raise ParameterError(name, str(value) if isinstance(value, Path) else value, allowed)
 
 
 def positive(parameter: str, value: Any) -> float:

@@ -20,6 +20,8 @@ from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.registry import names, registered_kinds
 
 Tables = dict[str, tuple[Floats, Floats]]
+Game = tuple[Any, Tables]
+"""An algorithm, and pairs of tables that differ in one row, by name."""
 _RECORDS = 4  # of a person
 _MORE: tuple[dict[str, Any], ...] = ({}, {"intercept": 0.5}, {"ridge": 0.5})
 """What some algorithms need beside a loss."""
@@ -31,7 +33,7 @@ Of all rows: the minimiser of a grid's first phase is next to the border (by its
 
 def game_of(
     name: str, n: int, d: int, privacy: Privacy, *, hardest: bool = False, **given: Any
-) -> tuple[Any, Tables]:
+) -> Game:
     """An algorithm of n rows or persons, and pairs of tables that differ in one of them, by name.
 
     Args:
@@ -73,15 +75,20 @@ def game_of(
             if refused is None or refused.parameter in _ADDED:
                 refused = why
             continue
-        own = {} if records or not hardest else _harder(n, trainer.d, privacy)
-        return made, trainer.neighbours(n) | own
+        return made, tables_of(trainer, n, hardest=hardest)
     assert refused is not None
     raise refused
 
 
-def steepest_game_of(
-    name: str, n: int, d: int, privacy: Privacy, **given: Any
-) -> tuple[Any, Tables] | None:
+def tables_of(trainer: Trainer, n: int, *, hardest: bool = False) -> Tables:
+    """Tables of n rows or persons that are hard to hide from what a trainer makes."""
+    persons = trainer.unit is Unit.PERSON
+    features = trainer.loss.columns(trainer.d) - 1
+    own = {} if persons or not hardest else _harder(n, features, trainer.privacy)
+    return trainer.neighbours(n) | own
+
+
+def steepest_game_of(name: str, n: int, d: int, privacy: Privacy, **given: Any) -> Game | None:
     """The hardest game, whatever the loss: its tables are as far apart as proofs allow.
 
     None where the algorithm takes no other loss with what is given.
@@ -109,13 +116,13 @@ def _harder(n: int, d: int, privacy: Privacy) -> Tables:
     return found | ({"crossed": crossed(n)} if d == 2 else {})
 
 
-def _sum(n: int, d: int, privacy: Privacy, hardest: bool) -> tuple[Any, Tables]:
+def _sum(n: int, d: int, privacy: Privacy, hardest: bool) -> Game:
     rows = np.zeros((n, d))
     rows[0, 0] = 1.0
     return CentralSum.calibrated(n=n, d=d, privacy=privacy), {"opposite": (rows, -rows)}
 
 
-_OWN: dict[str, Callable[[int, int, Privacy, bool], tuple[Any, Tables]]] = {
+_OWN: dict[str, Callable[[int, int, Privacy, bool], Game]] = {
     "central-sum": _sum,
 }
 """Those that no `Trainer` makes."""

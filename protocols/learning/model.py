@@ -182,7 +182,7 @@ class Model:
 
     def neighbours(self, n: int) -> dict[str, tuple[Floats, Floats]]:
         """Tables of n rows or persons that differ in one, by name, for audits."""
-        found = instances.neighbours(integer("n", n), self.d)
+        found = instances.neighbours(integer("n", n), self.loss.columns(self.d) - 1)
         if (many := self.records) is None:
             return found
         return {

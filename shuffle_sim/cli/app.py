@@ -267,17 +267,18 @@ def _fail(error: BaseException, code: int, message: str | None = None) -> int:
     return code
 
 
+_AUDITS = audit.AuditSummary, audit.CuratorSummary
 SUMMARIES: dict[str, tuple[type, ...]] = {
-    "sum": (SumReport, counts_report.Groups),
-    "histogram": (counts_report.Counts,),
-    "heavy-hitters": (counts_report.Heavy,),
-    "quantiles": (counts_report.Ranks,),
-    "train": (train_report.TrainingReport, train_report.TrainComparison),
+    "sum": (SumReport, counts_report.Groups, audit.AuditSummary),
+    "histogram": (counts_report.Counts, audit.AuditSummary),
+    "heavy-hitters": (counts_report.Heavy, audit.AuditSummary),
+    "quantiles": (counts_report.Ranks, audit.AuditSummary),
+    "train": (train_report.TrainingReport, train_report.TrainComparison, *_AUDITS),
     "evaluate": (data.ModelScores,),
     "plan": (plan.PlanReport, compare.TaskReport),
     "budget": (BudgetReport,),
     "amplify": (Amplification,),
-    "audit": (audit.AuditSummary, audit.CuratorSummary),
+    "audit": _AUDITS,
     "attack": (attack.AttackFinding,),
     "compare": (compare.ComparisonReport, compare.TaskReport),
     "cost": (cost.CostSummary,),

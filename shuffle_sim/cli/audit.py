@@ -1,18 +1,21 @@
 """`shuffle-sim audit`: whether a protocol, or a curator, keeps what it promises."""
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from protocols.comparison.games import game_of, steepest_game_of
+from protocols.comparison.games import Game, game_of, steepest_game_of, tables_of
 from protocols.comparison.named import named_protocol, usual_size
+from protocols.learning.training import Trainer
+from protocols.problems.losses import Linear
 from protocols.sums.planned import PlannedSum
 from shuffle_sim.attacks.catalogue import attacks
 from shuffle_sim.cli import show
-from shuffle_sim.cli.counts import CountForm
+from shuffle_sim.cli.cost import CountForm
 from shuffle_sim.cli.options import (
     ATTACK,
     Hosting,
@@ -24,9 +27,10 @@ from shuffle_sim.cli.options import (
     left_out,
     option,
 )
-from shuffle_sim.cli.running import Bar
-from shuffle_sim.errors import integer, refuse_given
+from shuffle_sim.cli.running import Bar, Running
+from shuffle_sim.errors import ParameterError, integer, one_of, refuse_given
 from shuffle_sim.execution.options import Execution
+from shuffle_sim.privacy.guarantee import Privacy
 
 if TYPE_CHECKING:
     from shuffle_sim.auditing.audit import AuditReport
@@ -34,6 +38,7 @@ if TYPE_CHECKING:
     from shuffle_sim.auditing.claims.plan import Check
 
 _NOISE_RATIO = 1.1  # of audits, where none is asked for
+_PROFILES = "quick", "thorough"
 
 
 @dataclass(frozen=True)
@@ -105,41 +110,90 @@ def audit_command(
     d = (2 if mechanism else usual_size(protocol)) if dimensions is None else dimensions
     where = {"runtime": hosting.runtime, "workers": integer("workers", workers)}
     options: dict[str, Any] = where | {"repeats": repeats, "thorough": thorough}
-    options |= {"seed": hosting.seed, "execution": execution}
+    options |= {"seed": hosting.seed, "execution": execution, "privacy": budget}
     asked: dict[str, Any] = {"fidelity": hosting.fidelity, "shuffler_shards": shards}
     of_model, of_sum = model.given | steps.given, noise.given | counts.given
     if mechanism is not None:
         sealed = None if hosting.security == "none" else hosting.security
         given = {"protocol": protocol, **of_sum, **asked, "attack": attack, "security": sealed}
         refuse_given(given, "left out with --mechanism: a curator's release")
-        curator = _curator((mechanism, n, d, budget), of_model | own.given, options)
-        output.present(curator, _print_curator)
-        _leave(curator.passed, curator.complete or allow_unchecked)
+        named, of_own = (mechanism, n, d, budget), of_model | own.given
+        game = game_of(*named, hardest=thorough, **of_own)
+        _curated(game, lambda: steepest_game_of(*named, **of_own), output, options, allow_unchecked)
         return
     refuse_given(own.given, "given with --mechanism")
-    from shuffle_sim.auditing.audit import audit
-
     if protocol is None:
         left_out(of_model | counts.given, "a sum")
         made = noise.encoded(n, d, budget, ratio=_NOISE_RATIO)[1]
     else:
         made = named_protocol(protocol, n, d, budget, **of_sum, **of_model)
+    asked |= {"security": hosting.security, "adversary": attacks(attack or [])}
+    _shuffled(made, output, options | asked, allow_unchecked)
+
+
+def audited(
+    how: Running,
+    privacy: Privacy,
+    output: show.Output,
+    made: Any,
+    data: Any = None,
+    curated: tuple[Trainer, Callable[[Trainer], Any]] | None = None,
+) -> None:
+    """With --audit: look at the run that was asked for in place of making it, and end the command.
+
+    Args:
+        how: where the run would take place.
+        privacy: that was asked for.
+        output: how what is found is shown.
+        made: what would be run.
+        data: on which it would be run: a shuffled protocol's own queries are looked at on them.
+        curated: of a curator's algorithm, the trainer, and how it makes one; None: users answer.
+
+    Raises:
+        ParameterError: an unknown profile, or options that have no use.
+        typer.Exit: wherever an audit is asked for, with the code of `audit`.
+    """
+    if how.audit is None:
+        return
+    thorough = one_of("audit", how.audit, _PROFILES) == _PROFILES[1]
+    refuse_given({"plot": getattr(output, "plot", None)}, "left out with --audit: nothing is run")
+    where = how.host.name if how.host.name == "inprocess" else how.host
+    options: dict[str, Any] = {"runtime": where, "workers": how.workers}
+    options |= {"execution": how.execution, "seed": how.options["seed"]}
+    options |= {"privacy": privacy, "thorough": thorough}
+    if curated is None:
+        options |= {name: how.options[name] for name in ("fidelity", "security")}
+        options |= {"data": data, "adversary": how.options.get("adversary")}
+        _shuffled(made, output, options)
+    else:
+        trainer, make = curated
+        tables = partial(tables_of, n=made.users, hardest=thorough)
+
+        def steepest() -> Game | None:
+            steep = replace(trainer, loss=Linear())
+            try:
+                return make(steep), tables(steep)
+            except ParameterError:
+                return None
+
+        _curated((made, tables(trainer)), steepest, output, options)
+    raise typer.Exit
+
+
+def _shuffled(made: Any, output: show.Output, options: dict[str, Any], allow: bool = False) -> None:
+    """Audit a protocol, show what was found, and end if it is not well."""
+    from shuffle_sim.auditing.audit import audit
+
     with Bar("auditing", 1) as bar:
         report = audit(
-            made,
-            privacy=budget,
-            security=hosting.security,
-            on_check=lambda name, place, every: bar.step(place, name, every),
-            adversary=attacks(attack or []),
-            **options,
-            **asked,
+            made, on_check=lambda name, place, every: bar.step(place, name, every), **options
         )
-    output.present(AuditSummary(report.passed, report, _title(made, n)), _print_audit)
-    _leave(report.passed, report.complete or allow_unchecked)
+    output.present(AuditSummary(report.passed, report, _title(made)), _print_audit)
+    _leave(report.passed, report.complete or allow)
 
 
-def _title(made: Any, n: int) -> str:
-    title = f"[bold]{type(made).__name__}[/] n = {n:,}"
+def _title(made: Any) -> str:
+    title = f"[bold]{type(made).__name__}[/] n = {made.users:,}"
     if isinstance(made, PlannedSum):
         title += f", {show.encoded_as(made.encoding, made.parameters)}"
     return title
@@ -151,25 +205,31 @@ def _leave(passed: bool, complete: bool) -> None:
         raise typer.Exit(3 if passed else 1)
 
 
-def _curator(
-    asked: tuple[Any, ...], own: dict[str, Any], options: dict[str, Any]
-) -> CuratorSummary:
-    """The game on tables that are hard to hide."""
+def _curated(
+    game: Game,
+    steepest: Callable[[], Game | None],
+    output: show.Output,
+    options: dict[str, Any],
+    allow: bool = False,
+) -> None:
+    """Play the game on tables that are hard to hide, as `_shuffled` audits a protocol."""
     from shuffle_sim.auditing.central import audit_central, check_distances
     from shuffle_sim.auditing.curator.convexity import losses_of
 
-    made, tables = game_of(*asked, hardest=options["thorough"], **own)
+    made, tables = game
     found: dict[str, CentralAudit] = {}
     with Bar("auditing", len(tables) + 1) as bar:
         for place, (name, pair) in enumerate(tables.items()):
             bar.step(place, f"tables {name}")
-            found[name] = audit_central(made, *pair, privacy=asked[-1], **options)
+            found[name] = audit_central(made, *pair, **options)
         bar.step(len(tables), "the linear loss")
-        steep = steepest_game_of(*asked, **own)
+        steep = steepest()
         checks = () if steep is None else (check_distances(*steep),)
     verdicts = [x.passed for x in sum((one.checks for one in found.values()), checks)]
     of = type(made).__name__, [str(each) for each in losses_of(made, None)]
-    return CuratorSummary(False not in verdicts, None not in verdicts, *of, found, checks)
+    summary = CuratorSummary(False not in verdicts, None not in verdicts, *of, found, checks)
+    output.present(summary, _print_curator)
+    _leave(summary.passed, summary.complete or allow)
 
 
 def _print_curator(summary: CuratorSummary) -> None:

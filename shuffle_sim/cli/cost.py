@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from protocols.comparison.named import named_protocol
 from protocols.shuffle.optimiser import FirstOrder
 from shuffle_sim.cli import show
-from shuffle_sim.cli.counts import CountForm
 from shuffle_sim.cli.options import (
+    Group,
     Hosting,
     ModelOptions,
     PrivacyOptions,
@@ -21,6 +21,26 @@ from shuffle_sim.errors import ParameterError
 from shuffle_sim.execution.forecast import Forecast, PaperBits, forecast
 from shuffle_sim.execution.options import SEALING_SECONDS
 from shuffle_sim.privacy.bounds.paper import PrintedCost
+
+OBJECTIVE = (
+    "What is least: bits or messages, or error. Malicious users may then move a sum much more."
+)
+METHOD = "pollution, two-sided, response, fixed-blanket or unary; default pollution."
+LEAVES = "Cells of the range of quantiles, at least."
+KEPT = "Prefixes that a level of heavy hitters keeps at most."
+
+
+@dataclass(frozen=True)
+class CountForm(Group):
+    """What registered counts take; each has its own defaults."""
+
+    objective: str | None = option(None, OBJECTIVE)
+    max_messages: float | None = option(None, "Messages that a user may send, on average.")
+    method: str | None = option(None, METHOD)
+    leaves: int | None = option(None, LEAVES)
+    bits: int | None = option(None, "Of an item of heavy hitters, or a value of group means.")
+    kept: int | None = option(None, KEPT)
+    moments: int | None = option(None, "Of group means: 2 for variances, too.")
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,12 @@ from protocols.counts import (
     Quantiles,
 )
 from shuffle_sim.arrays import Floats, dense
+from shuffle_sim.cli.audit import audited
+from shuffle_sim.cli.cost import KEPT, LEAVES, METHOD, OBJECTIVE, CountForm
 from shuffle_sim.cli.counts_report import Counts, CountsReport, Groups, Heavy, Ranks, Released
 from shuffle_sim.cli.data import BLANK, Source
 from shuffle_sim.cli.options import (
     HONEST,
-    OBJECTIVE,
-    Group,
     HostOptions,
     PrivacyOptions,
     left_out,
@@ -36,9 +36,6 @@ from shuffle_sim.errors import ParameterError, real
 from shuffle_sim.execution.options import Execution
 
 _SHARES = "0.05,0.25,0.5,0.75,0.95"
-_LEAVES = "Cells of the range of quantiles, at least."
-_KEPT = "Prefixes that a level of heavy hitters keeps at most."
-_METHOD = option(None, "pollution, two-sided, response, fixed-blanket or unary; default pollution.")
 
 
 @dataclass(frozen=True)
@@ -46,21 +43,8 @@ class CountOptions:
     """How noise is made."""
 
     objective: str = option("messages", OBJECTIVE)
-    max_messages: float | None = option(None, "Messages that a user may send, on average.")
+    max_messages: float | None = same(CountForm, "max_messages")
     honest_fraction: float = same(HONEST)
-
-
-@dataclass(frozen=True)
-class CountForm(Group):
-    """What registered counts take; each has its own defaults."""
-
-    objective: str | None = option(None, OBJECTIVE)
-    max_messages: float | None = same(CountOptions, "max_messages")
-    method: str | None = same(_METHOD)
-    leaves: int | None = option(None, _LEAVES)
-    bits: int | None = option(None, "Of an item of heavy hitters, or a value of group means.")
-    kept: int | None = option(None, _KEPT)
-    moments: int | None = option(None, "Of group means: 2 for variances, too.")
 
 
 def histogram_command(
@@ -71,7 +55,7 @@ def histogram_command(
     execution: Execution,
     output: Drawn,
     column: str = option(..., "Column of the file."),
-    method: str | None = _METHOD,
+    method: str | None = option(None, METHOD),
     across: str | None = option(None, "Another column, for a two-way table.", "--with"),
     find: bool = option(
         False, "First find the texts that many users have; epsilon is of both.", "--find"
@@ -135,7 +119,7 @@ def quantiles_command(
     output: Drawn,
     column: str = option(..., "Column of the file."),
     shares: str = option(_SHARES, "Parts of the users below each quantile, with commas between."),
-    leaves: int = option(1024, _LEAVES),
+    leaves: int = option(1024, LEAVES),
     honest_fraction: float = HONEST,
 ) -> None:
     """Release quantiles and the whole distribution of a column, with certified ranges.
@@ -193,7 +177,7 @@ def heavy_hitters_command(
     bits: int | None = option(
         None, "Of whole numbers as items, up to 2^bits. Default: items are texts."
     ),
-    kept: int = option(100, _KEPT),
+    kept: int = option(100, KEPT),
     honest_fraction: float = HONEST,
 ) -> None:
     """Find the items that many users have, without a list of them: texts by their first 8 bytes.
@@ -286,8 +270,9 @@ class CountsRun:
         """Say what it costs, then run it, as `Released.of` tells it."""
         file = self.source.file
         how = Running.of(self.host, self.execution, file.stem if file is not None else "", file)
-        start = announce(how.ahead(made, rows), (), yes=how.yes, json=self.output.json)
         users = InMemory(rows) if self.source.counted is None else DrawnRecords(rows)
+        audited(how, self.privacy.budget, self.output, made, users)
+        start = announce(how.ahead(made, rows), (), yes=how.yes, json=self.output.json)
         result = how.run(made, users, on_start=start)
         return result.value, Released.of(result, made, blank, outside)
 

@@ -36,9 +36,6 @@ ATTACK = option(
     None, "An attack, as in dropout:rate=0.1 or sign-flip:fraction=0.05; repeatable.", "--attack"
 )
 BOUNDS = "Public bounds low:high of every column, or name=low:high of one; repeatable."
-OBJECTIVE = (
-    "What is least: bits or messages, or error. Malicious users may then move a sum much more."
-)
 
 
 @dataclass(frozen=True)
@@ -340,6 +337,9 @@ class HostOptions(Hosting):
     )
     population: str | None = option(
         None, "Name of the people whose budget it is. Default: that of the table."
+    )
+    audit: str | None = option(
+        None, "quick or thorough: audit this run in place of making it; nothing is charged."
     )
     yes: bool = option(False, "Start a run above the limits of bits, bytes and seconds.", "--yes")
 

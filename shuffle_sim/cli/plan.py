@@ -11,10 +11,10 @@ from protocols.comparison.methods import Method
 from protocols.comparison.plans import PlanRow, planned_methods, searched
 from shuffle_sim.cli import show
 from shuffle_sim.cli.compare import TaskOptions, papers, present_task, print_refusals
+from shuffle_sim.cli.cost import OBJECTIVE
 from shuffle_sim.cli.options import (
     BOUNDS,
     HONEST,
-    OBJECTIVE,
     ROUNDS,
     HostOptions,
     PersonsOptions,

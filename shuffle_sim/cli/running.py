@@ -46,6 +46,7 @@ from shuffle_sim.wire.fingerprint import fingerprint
 
 MAX_BITS, MAX_BYTES, MAX_SECONDS = 10**7, 10**10, 3600.0
 """Of a user, of all hops, and of a run: more is not started unasked."""
+_KEEPS = "checkpoint", "resume", "budget"
 LONG = 5.0
 """Seconds of a run from which people want to know them before."""
 
@@ -134,6 +135,7 @@ class Running:
     options: dict[str, Any]
     execution: Execution
     yes: bool
+    audit: str | None = None
 
     @classmethod
     def of(
@@ -154,6 +156,13 @@ class Running:
         host = kind() if asked.address is None else kind(asked.address)
         if asked.round_timeout is not None:
             host.round_timeout = positive("round_timeout", asked.round_timeout)
+        if asked.audit is not None:
+            kept = {
+                "checkpoint": asked.checkpoint,
+                "budget": asked.budget,
+                "resume": asked.resume or None,
+            }
+            refuse_given(kept, "left out with --audit: nothing is run")
         options = {
             "workers": asked.workers if asked.workers == "auto" else _number(asked.workers),
             "fidelity": asked.fidelity,
@@ -163,7 +172,7 @@ class Running:
             "resume": asked.resume,
             "budget": report_of(asked, table, file),
         }
-        return cls(host, options, execution, asked.yes)
+        return cls(host, options, execution, asked.yes, asked.audit)
 
     @property
     def workers(self) -> int:
@@ -173,7 +182,7 @@ class Running:
             ParameterError: each run would plan another.
         """
         if self.options["workers"] == "auto":
-            raise ParameterError("workers", "auto", "a number with --compare")
+            raise ParameterError("workers", "auto", "a number with --compare and --audit")
         return int(self.options["workers"])
 
     @property

@@ -13,6 +13,7 @@ from protocols.sums.planned import PlannedSum
 from shuffle_sim.arrays import Floats
 from shuffle_sim.attacks.catalogue import attacks
 from shuffle_sim.cli import show
+from shuffle_sim.cli.audit import audited
 from shuffle_sim.cli.counts import CountsRun, by_group
 from shuffle_sim.cli.data import Source, load
 from shuffle_sim.cli.options import (
@@ -117,10 +118,11 @@ def sum_command(
     how = Running.of(host, execution, source, data.file)
     adversary = attacks(attack or [])
     rows = of_users(source, view, variance=variance)
+    how = how.having(adversary=adversary)
+    audited(how, budget, output, asked, rows)
     ahead = how.ahead(asked, rows)
     fewer = _fewer(noise, within, privacy=budget, **spec)
     start = announce(ahead, fewer, yes=how.yes, json=output.json)
-    how = how.having(adversary=adversary)
     result = how.run(asked, rows, on_start=start)
     accepted = result.reports.accepted
     if share is not None:

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,6 +18,7 @@ from protocols.learning.training import DESCENTS, Trainer
 from protocols.problems.linear_loss import LinearLoss
 from protocols.selection.models import FRACTION
 from shuffle_sim.cli import train_report as report
+from shuffle_sim.cli.audit import audited
 from shuffle_sim.cli.data import listed, load
 from shuffle_sim.cli.options import (
     DataOptions,
@@ -47,7 +48,7 @@ _CHOICES = ("protocol", "hyper", *_OF_STEPS, "select", "choose_bounds")
 _OPTIONS = {own: name for name, own in OF_MECHANISMS.items()}
 """Options of single mechanisms, and what these call them; and back."""
 _CHOSEN_BY_COMPARE = dict.fromkeys(
-    (*_CHOICES, *OF_MECHANISMS, "mechanism", "model_out", "checkpoint", "budget")
+    (*_CHOICES, *OF_MECHANISMS, "mechanism", "model_out", "checkpoint", "budget", "audit")
 ) | {"trust": "shuffle"}
 _OF_MESSAGES = dict.fromkeys(
     (*_CHOICES, "select_fraction", "rounds", *("noise_ratio", "max_bits", "encoding", "rotation"))
@@ -121,13 +122,11 @@ def train_command(
     classes = 2 if problem.positive else len(names)
     optimiser = _with_mechanism(optimiser, problem.loss, budget, classes)
     trainer = _trainer(source, problem, optimiser, budget, classes, **vars(noise))
-    given = names if problem.classes else ()
-    rows = labelled(
-        source, classes=trainer.classification, positive=problem.positive or (), names=given
-    )
+    named = {"names": names if problem.classes else (), "positive": problem.positive or ()}
+    rows = labelled(source, classes=trainer.classification, **named)
     how = Running.of(host, execution, source, data.file)
-    select = optimiser.selected
     check_path("model_out", model_out, (".json",))
+    refuse_given({"model_out": host.audit and model_out}, "left out with --audit")
     asked = {**vars(data), **vars(optimiser), **vars(noise), **vars(host), "model_out": model_out}
     if compare:
         _left_out(asked, _CHOSEN_BY_COMPARE, "with --compare, which chooses for every method")
@@ -139,12 +138,13 @@ def train_command(
     split = Split.of(rows, trainer, problem.test_fraction, seed)
     if trust is not Trust.SHUFFLE or optimiser.mechanism is not None:
         _left_out(asked, _OF_MESSAGES, "with --trust central: one release")
-        made = _central(trainer, optimiser, split.people.asked, select)
-        plot = None if output.plot is None else str(output.plot)
-        refuse_given({"plot": plot}, "left out with --trust central: few releases")
+        made_by = partial(_central, asked=optimiser, n=split.people.asked)
+        made = made_by(trainer)
+        refuse_given({"plot": output.plot}, "left out with --trust central: few releases")
+        audited(how, budget, output, made, curated=(trainer, made_by))
         found = report.summed_up(split, made, how.run(made, split.asked), how, [], 0)
     else:
-        found = _shuffled(split, select, data, optimiser, how, output)
+        found = _shuffled(split, data, optimiser, how, output)
     try:
         if model_out is not None:
             with whole("model_out", model_out) as part:
@@ -205,7 +205,6 @@ def _trainer(
 
 def _shuffled(
     split: Split,
-    select: Mapping[str, Sequence[float]] | None,
     data: DataOptions,
     optimiser: OptimiserOptions,
     how: Running,
@@ -220,7 +219,7 @@ def _shuffled(
         trainer.paid,
         optimiser.protocol or DESCENTS[trainer.unit],
         split.people.asked,
-        select=select,
+        select=optimiser.selected,
         fraction=FRACTION if fraction is None else fraction,
         share=data.choose_bounds,
         by=split.source.by,
@@ -228,6 +227,7 @@ def _shuffled(
         **{name: getattr(optimiser, name) for name in _OF_STEPS},
     )
     made = make(rounds=optimiser.rounds)
+    audited(how, trainer.privacy, output, made, split.asked)
     ahead = how.ahead(made, split.asked)
     start = announce(ahead, _fewer(made, ahead, make), yes=how.yes, json=output.json)
     with Bar("training", made.rounds) as bar:
@@ -306,7 +306,6 @@ def _central(
     trainer: Trainer,
     asked: OptimiserOptions,
     n: int,
-    select: Mapping[str, Sequence[float]] | None,
 ) -> Any:
     """The curator's algorithm of a name, or a paid choice among several.
 
@@ -322,7 +321,7 @@ def _central(
     if trainer.choose == "practice" and mechanism != GRADIENT:
         allowed = "bound with --trust central: a curator's algorithms rest on proven bounds"
         raise ParameterError("choose", trainer.choose, allowed)
-    own = _of_mechanism(asked)
+    own, select = _of_mechanism(asked), asked.selected
     if own and (select or mechanism == GRADIENT):
         allowed = "left out with --select and with --mechanism gradient"
         name, value = next(iter(own.items()))

@@ -196,6 +196,8 @@ def _held(
     placed = np.flatnonzero(np.isin(users, canaries))
     for place in placed:
         coordinate = int(np.argmax(canaries == users[place]))
+        if coordinate >= flat.shape[1]:  # a round of fewer coordinates: each moves one canary
+            continue
         known -= flat[place]
         flat[place] = np.roll(second if signs[coordinate] else first, coordinate)
         # Where a value is not moved it is in the middle, for both ends.
@@ -240,9 +242,12 @@ def _observed(
         else:
             tally = Tally(randomizer.tally(held.values, rng), len(held.values))
             off, half = randomizer.estimate(tally) - held.known, held.half
-            if len(signs) < len(off):  # the odds of Laplace noise, up to a factor
-                off = (np.abs(off + half) - np.abs(off - half)).sum()
-            seen[:, index % _PARTS] += held.asked * off
+            if len(signs) == 1 < len(off):
+                near = theorem_of(type(held.spec.event)).near_gaussian
+                # The odds of Gaussian noise, or of Laplace noise, up to a factor.
+                off = [off @ half if near else (np.abs(off + half) - np.abs(off - half)).sum()]
+            many = min(len(signs), len(off))
+            seen[:many, index % _PARTS] += held.asked[:many] * off[:many]
         work, index = work + 1 + held.values.size / _CELLS, index + 1
         if kept is not None and held.asked.any():
             kept[signs.tobytes()] = held
