@@ -157,12 +157,10 @@ class Running:
         if asked.round_timeout is not None:
             host.round_timeout = positive("round_timeout", asked.round_timeout)
         if asked.audit is not None:
-            kept = {
-                "checkpoint": asked.checkpoint,
-                "budget": asked.budget,
-                "resume": asked.resume or None,
-            }
-            refuse_given(kept, "left out with --audit: nothing is run")
+            kept = {"checkpoint": asked.checkpoint, "budget": asked.budget}
+            refuse_given(
+                kept | {"resume": asked.resume or None}, "left out with --audit: nothing is run"
+            )
         options = {
             "workers": asked.workers if asked.workers == "auto" else _number(asked.workers),
             "fidelity": asked.fidelity,
