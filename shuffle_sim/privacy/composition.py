@@ -79,8 +79,13 @@ class Parts:
         # ln q; log1p, as 1 - d of a delta would lose its digits.
         hidden = math.fsum(count * math.log1p(-d) for _, d, count in self.steps)
         shifts, weights = self._shifts
-        # mu = 0 is allowed: delta_GDP is then (1 - e^(epsilon - S))_+, that of the steps alone.
-        mixture = float(weights @ delta_gdp(epsilon - shifts, np.full_like(shifts, self.mu)))
+        # Of the steps alone delta_GDP is (1 - e^(epsilon - S))_+.
+        each = (
+            delta_gdp(epsilon - shifts, np.full_like(shifts, self.mu))
+            if self.mu
+            else -np.expm1(np.minimum(epsilon - shifts, 0.0))
+        )
+        mixture = float(weights @ each)
         lost = self.given_up + (1 + math.exp(min(epsilon, 700.0))) * self.changed
         if self.losses:
             mixture, lost = mixture * (1 + 1e-9), lost + self.losses.lost

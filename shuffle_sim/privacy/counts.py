@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from shuffle_sim.errors import ParameterError, integer, real
 from shuffle_sim.privacy.bounds import cells, clones
-from shuffle_sim.privacy.bounds.losses import Finite, LossLaw, Pair, together
+from shuffle_sim.privacy.bounds.losses import Finite, Pair, together
 from shuffle_sim.privacy.composition import Parts, least_epsilon, turn
 from shuffle_sim.privacy.events import HonestEvent
 from shuffle_sim.privacy.theorems import ByParts, Releases
@@ -131,22 +131,20 @@ class ByPair(ByParts[CountT]):
         """What one release lets be told apart: independent pairs, so often each."""
 
     def together(self, events: Releases[CountT]) -> Parts:
-        # Both worlds are changed: noise drawn again has another law (docs: theory, Composition).
-        changed = sum(count * event.redrawn for event, count in events)
-        return Parts(changed=changed, losses=_law(self, events))
+        return _parts(self, events)
 
     def epsilon(self, events: Releases[CountT], delta: float) -> float:
         return least_epsilon(lambda epsilon: self.delta(events, epsilon), delta)
 
     def delta(self, events: Releases[CountT], epsilon: float) -> float:
-        return self._at(events, min(epsilon, _turn(self, events)))
-
-    def _at(self, events: Releases[CountT], epsilon: float) -> float:
         ((event, count), *more) = events
         ((pair, times), *others) = self.pairs(event)
         # One pair has an exact sum; several go over the grid.
         if more or others or count * times > 1:
             return super().delta(events, epsilon)
+        return self._alone(event, pair, min(epsilon, _turn(self, event)))
+
+    def _alone(self, event: CountT, pair: Pair, epsilon: float) -> float:
         lost = (1 + math.exp(min(epsilon, 700.0))) * event.redrawn
         return min(1.0, self.exactly(event, pair, epsilon) + lost)
 
@@ -156,16 +154,18 @@ class ByPair(ByParts[CountT]):
 
 
 @lru_cache(maxsize=256)
-def _law(theorem: ByPair[CountT], events: Releases[CountT]) -> LossLaw:
-    return together(
-        [(pair, times * count) for event, count in events for pair, times in theorem.pairs(event)]
-    )
+def _parts(theorem: ByPair[CountT], events: Releases[CountT]) -> Parts:
+    """Kept, as the law of many releases takes long, and `Parts` keep where their delta is least."""
+    # Both worlds are changed: noise drawn again has another law (docs: theory, Composition).
+    changed = sum(count * event.redrawn for event, count in events)
+    every = [(pair, n * count) for event, count in events for pair, n in theorem.pairs(event)]
+    return Parts(changed=changed, losses=together(every))
 
 
 @lru_cache(maxsize=256)
-def _turn(theorem: ByPair[CountT], events: Releases[CountT]) -> float:
-    changed = sum(count * event.redrawn for event, count in events)
-    return turn(lambda epsilon: theorem._at(events, epsilon), changed)
+def _turn(theorem: ByPair[CountT], event: CountT) -> float:
+    ((pair, _),) = theorem.pairs(event)
+    return turn(lambda epsilon: theorem._alone(event, pair, epsilon), event.redrawn)
 
 
 class Pollution(ByPair[PollutionEvent]):
