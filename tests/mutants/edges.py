@@ -69,6 +69,27 @@ class OnceOfEqual(Double):
         return rounded + noise
 
 
+class NearlyInside(Double):
+    """Nothing is clipped where all rows of a batch are within 1.1 times the ball."""
+
+    def admit(self, values):
+        lengths = np.linalg.norm(dense(values).reshape(len(values), -1), axis=1)
+        if lengths.max(initial=0.0) <= 1.1 * (self.norm_bound or math.inf):
+            return values, 0
+        return super().admit(values)
+
+
+class MultiplesLong(Double):
+    """Multiples of rows are clipped from 1.3 times the ball on."""
+
+    def admit(self, values):
+        if not isinstance(values, Scaled):
+            return super().admit(values)
+        found, clipped = super().admit(values)
+        rows, lengths = dense(values), np.linalg.norm(dense(values), axis=1, keepdims=True)
+        return np.where(lengths <= 1.3 * self.norm_bound, rows, dense(found)), clipped
+
+
 class SharesOfLabels(Shares):
     """All coordinates of a user have the shares of the first."""
 
@@ -429,6 +450,8 @@ def station_in_order(patch):
 SUMS: dict[type, str] = {
     AloneBare: "company",
     ZeroBare: "defined",
+    NearlyInside: "domain",
+    MultiplesLong: "domain",
     LargeTallyShort: "streams",
     OnceOfEqual: "counts_law",
 }

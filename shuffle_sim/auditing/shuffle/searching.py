@@ -22,6 +22,11 @@ from shuffle_sim.sampling.kernels import using
 _SEARCHED = 120  # reports on each datum that is searched
 _FACTORS = 0.1, -1.0, 7.0  # of rows that are given as multiples
 _SENT = 60  # rounds in which a shard's users hold them
+_OUTSIDE = (
+    *(1 + 1e-6, 1.001, 1.01, 1.03, 1.1, 1.2, 1.3, 1.5, 1.7, 2.0, 3.0, 5.0, 20.0),
+    *(300.0, 1e9, 1e200),
+)
+"""Times the radius of the ball, where what is admitted must not be."""
 _COMPANY, _MIXED = 5_000, 400  # rows that are admitted together
 _TIMED, _SLOW = 500, 2e5  # users, and numbers in a second: fewer are drawn one by one
 _CLIMBED = 16  # data around which is searched again
@@ -57,20 +62,20 @@ class Searches(Bench):
         middle, radius = (first + second) / 2, float(np.linalg.norm(second - first)) / 2
         finite = self.rows[np.isfinite(self.rows).all(axis=1)]
         ways = [*self.directions(), np.ones_like(first)]
-        outside = [
-            middle + sign * scale * (radius if scale < 1e6 else 1.0) * way
-            for way in ways
-            for sign in (1, -1)
-            for scale in (1.001, 1.1, 1.5, 2.0, 5.0, 20.0, 300.0, 1e9, 1e200)
-        ]
-        given = np.concatenate([finite, outside])
-        found = dense(self.randomizer.admit(self.shaped(given))[0]).reshape(len(given), -1)
-        with np.errstate(over="ignore"):
-            far = float(np.linalg.norm(found - middle, axis=1).max())
-        if not far <= radius * (1 + 1e-9):
-            raise LawError(
-                f"a value {far / radius:.4g} times the radius from the middle is admitted"
-            )
+        ends = np.array([sign * way / np.linalg.norm(way) for way in ways for sign in (1, -1)])
+        reached = (scale * (radius if scale < 1e6 else 1.0) for scale in _OUTSIDE)
+        outside = [middle + length * ends for length in reached]
+        # Each length alone, too: a shortcut for a whole batch hides beside one that is longer.
+        for given in (*outside, np.concatenate([finite, *outside])):
+            forms = self.shaped(given), *self._multiples(given)
+            of_forms = (dense(self.randomizer.admit(each)[0]) for each in forms)
+            with np.errstate(over="ignore"):
+                for found in chain(of_forms, self._as_read(given)):
+                    away = found.reshape(len(given), -1) - middle
+                    far = float(np.linalg.norm(away, axis=1).max())
+                    if not far <= radius * (1 + 1e-9):
+                        size = f"{far / radius:.7g} times the radius"
+                        raise LawError(f"a value {size} from the middle is admitted")
 
     def alone(self) -> None:
         """What is admitted of a user, however it is given, is that of its own value."""
