@@ -3,8 +3,10 @@
 import dataclasses
 import hashlib
 import math
+import secrets
 import time
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -12,13 +14,13 @@ import numpy as np
 
 from protocols import CentralSum
 from protocols.central.record.density import GibbsDraw
-from protocols.central.record.objective_perturbation import LinearTerm
+from protocols.central.record.objective_perturbation import LinearTerm, Rows
 from protocols.central.record.sums import BallSum
 from protocols.erm.solver import UncertifiedError
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.persons import population_for
 from shuffle_sim.data.population import InMemory
-from shuffle_sim.execution import curator
+from shuffle_sim.execution import curator, engine
 from shuffle_sim.execution.checkpoint import journal_of as journals
 from shuffle_sim.execution.identity import RunIdentity
 from shuffle_sim.privacy import central_theorems, discrete
@@ -143,6 +145,56 @@ def clip_at_the_middle(patch):
         return true(dataclasses.replace(self, radius=min(self.radius, max(middle, 1e-3))), rows)
 
     patch.setattr(BallSum, "part", part)
+
+
+def _part(change):
+    """The sum of a block is another one."""
+
+    def plant(patch):
+        true = BallSum.part
+        patch.setattr(BallSum, "part", lambda self, rows: change(partial(true, self), self, rows))
+
+    return plant
+
+
+def gaps_are_as_others(true, _, rows):
+    """Rows without numbers are taken for the mean of the others."""
+    known = np.isfinite(rows).all(axis=1)
+    middle = rows[known].mean(axis=0) if known.any() else np.zeros(rows.shape[1])
+    return true(np.where(known[:, None], rows, middle))
+
+
+def other_units(true, self, rows):
+    """Where half of the rows are longer than they may be, all are divided by 100."""
+    long = np.median(np.linalg.norm(rows, axis=1)) > self.radius
+    return true(rows / 100 if long else rows)
+
+
+def whole_numbers_free(true, _, rows):
+    """Rows of whole numbers are not clipped."""
+    whole = rows.dtype.kind == "i"
+    return rows.sum(axis=0).astype(float) if whole else true(rows)
+
+
+def minimisers_far_off(patch):
+    """Minimisers with a linear term are certified to a thousand radii; noise is for one."""
+    true = Rows.minimiser
+
+    def minimiser(self, linear):
+        return true(dataclasses.replace(self, radius=1000 * self.radius), linear)
+
+    patch.setattr(Rows, "minimiser", minimiser)
+
+
+def seed_told(patch):
+    """A result holds what its noise was drawn from."""
+    true = curator.run_curator
+
+    def run_curator(*given, **more):
+        found = true(*given, **more)
+        return dataclasses.replace(found, seed=found.seed or secrets.randbits(100))
+
+    patch.setattr(engine, "run_curator", run_curator)
 
 
 def half_of_a_norm(patch):
@@ -640,6 +692,11 @@ CURATED: dict[str, tuple[Any, Callable[[Any], object] | None, str]] = {
     "drawn before it is charged": (Thrice, drawn_early, RESUMES),
     "charged after it is drawn": (Thrice, ledger_late, RESUMES),
     "a clip at the middle": (Thrice, clip_at_the_middle, FAR),
+    "gaps are as others": (Thrice, _part(gaps_are_as_others), FAR),
+    "other units": (Thrice, _part(other_units), FAR),
+    "whole numbers free": (Thrice, _part(whole_numbers_free), FAR),
+    "minimisers far off": (steep.perturbs, minimisers_far_off, FAR),
+    "a seed is told": (Thrice, seed_told, MADE),
     "half of a norm": (_with(L2Laplace(0.2, 3)), half_of_a_norm, CHARGED),
     "what is on disk is not charged": (Thrice, outcomes_forgotten, RESUMES),
     "entropy of a folder": (Thrice, entropy_of_a_folder, RESUMES),

@@ -6,7 +6,7 @@ Output perturbation, "Objective perturbation".
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -20,7 +20,7 @@ from protocols.central.record.minimum import (
 )
 from protocols.erm.risk import Risk, erm
 from protocols.erm.solver import minimise
-from protocols.erm.solver.public import check_radius, named, solver_by
+from protocols.erm.solver.public import CARELESS, check_radius, named, solver_by
 from protocols.optimisation.choices import Choices
 from protocols.optimisation.search import least
 from protocols.optimisation.setting import Setting
@@ -40,7 +40,7 @@ from shuffle_sim.privacy.events import (
 )
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.mechanisms import Mechanism, Norm
-from shuffle_sim.protocol.release import Sensitivity, WholeStatistic
+from shuffle_sim.protocol.release import Sensitivity, Statistic, WholeStatistic
 
 _SHARE = 0.01  # of epsilon, for the certified distance from the minimiser
 _STOP = 1e-5  # of the gradient of the sum at which the solver may stop, in units of L
@@ -103,6 +103,9 @@ class RowGradients(WholeStatistic):
         """2 L."""
         proof = "two rows' gradients of a loss of slope L are at most 2 L apart"
         return Sensitivity(2 * self.risk.lipschitz, "gradient", proof)
+
+    def careless(self) -> list[tuple[Statistic, float]]:
+        return [(replace(self, solver=each), 2 * self.radius) for each in CARELESS]
 
     def of(self, rows: Floats) -> Rows:
         return Rows(self.risk, np.asarray(rows, float), self.radius, solver_by(self.solver))

@@ -81,7 +81,7 @@ def neighbours(
             yield other, population_for(unit, ragged, most)
         far = (*longer, *labelled, *border, *first[:2])
         for row in (*rows, -rows[0], 0 * rows[0], *(brink if other == place else ()), *far):
-            population = _taken(algorithm, _changed(first, other, row))
+            population = taken(algorithm, _changed(first, other, row))
             if population is not None:
                 yield other, population
 
@@ -116,7 +116,7 @@ def _brink(algorithm: CentralAlgorithm[Any], first: Floats, place: int) -> list[
 
             def allowed(far: float, one: Floats = one, d: int = d) -> bool:
                 each = np.concatenate([far * one, row[d:]])
-                return _taken(algorithm, _changed(first, place, each)) is not None
+                return taken(algorithm, _changed(first, place, each)) is not None
 
             found.append(np.concatenate([longest(allowed, 2 * _LONGER[-1]) * one, row[d:]]))
     return found
@@ -164,10 +164,10 @@ def diverse(
         label = base[changed].copy()
         label[..., split : split + 1] *= -1
         found = [base, *(_changed(base, changed, row) for row in (*others, label))]
-        taken = [each for table in found if (each := _taken(algorithm, table)) is not None]
-        whole = _taken(algorithm, base)
-        if whole is not None and len(taken) > 1:
-            yield whole, taken[1:]
+        every = [each for table in found if (each := taken(algorithm, table)) is not None]
+        whole = taken(algorithm, base)
+        if whole is not None and len(every) > 1:
+            yield whole, every[1:]
 
 
 def _ragged(
@@ -217,8 +217,17 @@ def nearly(first: Floats) -> list[Floats]:
 def unsound(algorithm: CentralAlgorithm[Any], first: Floats) -> Iterator[Population]:
     """Tables with a row that holds no numbers, where these are taken: a run of them ends well."""
     for value in (np.nan, np.inf):
-        population = _taken(algorithm, _changed(first, 0, np.full_like(first[0], value)))
+        population = taken(algorithm, _changed(first, 0, np.full_like(first[0], value)))
         if population is not None:
+            yield population
+
+
+def longer(algorithm: CentralAlgorithm[Any], first: Floats) -> Iterator[Population]:
+    """The table with rows ten times as long, where these are taken: the first, then all."""
+    for rows in (slice(1), slice(None)):
+        table = first.copy()
+        table[rows, ..., : max(1, first.shape[-1] - 1)] *= 10
+        if (population := taken(algorithm, table)) is not None:
             yield population
 
 
@@ -234,7 +243,7 @@ def _changed(table: Floats, place: int, row: Floats) -> Floats:
     return found
 
 
-def _taken(algorithm: CentralAlgorithm[Any], table: Floats) -> Population | None:
+def taken(algorithm: CentralAlgorithm[Any], table: Floats) -> Population | None:
     """The rows as a run takes them; None: it refuses them."""
     with suppress(ShuffleSimError):
         population = population_for(algorithm.unit, table, algorithm.most_records)

@@ -32,7 +32,7 @@ from shuffle_sim.protocol.task import walked
 HONEST = 60
 """Users, at most, in the comparison of an event's law with the randomizer's."""
 _LEVELS = 0.1, 0.3, 0.5, 0.7, 0.9  # quantiles of odds
-_BESIDE = "privacy", "promised", "reports", "standard_error", "sensitivity"
+_BESIDE = "seed", "privacy", "promised", "reports", "standard_error", "sensitivity"
 _CURVE = 1e-6  # of delta, by roundings of a curve and its inverse
 _DELTAS = (1e-2, 1e-4)  # of it: where Fourier transforms keep their digits
 ORDERED = Planned(

@@ -16,7 +16,14 @@ import numpy as np
 from shuffle_sim.arrays import Floats
 from shuffle_sim.auditing.claims.curves import check_curves
 from shuffle_sim.auditing.claims.entropy import check_entropy
-from shuffle_sim.auditing.claims.neighbours import RereadRows, diverse, nearly, neighbours, unsound
+from shuffle_sim.auditing.claims.neighbours import (
+    RereadRows,
+    diverse,
+    longer,
+    nearly,
+    neighbours,
+    unsound,
+)
 from shuffle_sim.auditing.claims.plan import UncheckedError
 from shuffle_sim.auditing.claims.resuming import Drawn, Kept, renamed
 from shuffle_sim.auditing.claims.stated import check_beside, check_charged
@@ -26,9 +33,7 @@ from shuffle_sim.auditing.curator.calls import (
     Notes,
     allowed,
     charges,
-    check_atoms,
     check_called,
-    check_careless,
     value_of,
 )
 from shuffle_sim.auditing.curator.following import check_followed
@@ -43,6 +48,7 @@ from shuffle_sim.auditing.curator.release_law import (
     threshold_uniform,
     uniform_of,
 )
+from shuffle_sim.auditing.curator.whole_tables import check_diverse, check_whole
 from shuffle_sim.auditing.laws.sequences import check_distinct, check_lags
 from shuffle_sim.auditing.laws.statistics import LawError, naming
 from shuffle_sim.data.persons import population_for
@@ -145,7 +151,7 @@ class Runs:
         begun += [each.begins for called in self.called for each in called]
         alike = all(each == self.said[0] for each in self.said)  # else they follow from releases
         others = diverse(self._algorithm, self._first, self._second)
-        tables = [*unsound(self._algorithm, self._first)]
+        tables = [*unsound(self._algorithm, self._first), *longer(self._algorithm, self._first)]
         tables += [each for each, _ in islice(others, 0, _OTHERS, _OTHERS // 2)]
         tables += [each for _, each in islice(self.neighbours(), _TABLES)]
         for place, population in enumerate(tables):
@@ -224,7 +230,9 @@ class Runs:
             LawError: naming the release.
             UncheckedError: a norm in which distances are not computed.
         """
-        self._diverse()
+        whole = self._algorithm, (self._first, self._second), self._seconds
+        check_whole(self.runs[0][0].release, *whole)
+        check_diverse([each.release for each in self.runs[0]], *whole)
         self._reread()
         base, began, known = self._population(self._first), time.process_time(), True
         answered = [each for found in self.runs[:_STATED] for each in enumerate(found)]
@@ -257,22 +265,6 @@ class Runs:
                 for each in self._run(population)[0][:_FEWEST]:
                     value = value_of(each.release, base)
                     check_distance(each.release, value, value_of(each.release, population))
-
-    def _diverse(self) -> None:
-        """Values of some releases on tables of many kinds of rows, and on their neighbours."""
-        began, found = time.process_time(), self.runs[0]
-        releases = [found[at].release for at in sorted({0, len(found) // 2, len(found) - 1})]
-        tables = diverse(self._algorithm, self._first, self._second)
-        for turn, (base, others) in enumerate(tables):
-            for place, release in enumerate(releases):
-                value = value_of(release, base)
-                with naming(f"release {place} on rows of many kinds"):
-                    check_careless(release, value, base, turn)
-                    check_atoms(release, value)
-                    for other in others:
-                        check_distance(release, value, value_of(release, other))
-                if time.process_time() - began > self._seconds:
-                    return
 
     def noise(self, alarm: float) -> None:
         """The noise of all releases of all runs: no draw comes again, and none tells of another.

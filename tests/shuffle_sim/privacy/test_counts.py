@@ -382,7 +382,12 @@ def test_many_releases_of_counts_compose_in_few_evaluations(monkeypatch):
     """A budget asks for them at each report: a minimum within a minimum took minutes."""
     seen = []
     at = Parts._at
-    monkeypatch.setattr(Parts, "_at", lambda self, epsilon: seen.append(0) or at(self, epsilon))
+
+    def noted(self, epsilon):
+        seen.append(epsilon)
+        return at(self, epsilon)
+
+    monkeypatch.setattr(Parts, "_at", noted)
     event = PollutionEvent(honest=90, planned=100, redrawn=1e-9, rates=(24.0,), batch=41)
     accountant = ShuffleAccountant()
     accountant.compose(event, 7)
