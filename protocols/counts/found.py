@@ -1,5 +1,6 @@
 """A histogram over categories that nobody listed: heavy hitters find them, then all are counted."""
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -129,6 +130,10 @@ class FoundHistogram(Then, Protocol[Any]):
     def variance(self) -> float:
         """Of a count."""
         return self.counting.noise_variance(self.n)[0]
+
+    def error_of(self, value: Floats) -> float:
+        """Of each count."""
+        return math.sqrt(self.variance())
 
     def check(self, rows: NDArray[Any]) -> None:
         self.search.check(rows)

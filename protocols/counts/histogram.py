@@ -40,6 +40,7 @@ class CountIntervals:
 
 
 _MOST_BINS = 2**26
+_CHEAP = 0.05  # messages of a user: for less no error is taken that is many times as large
 
 
 @dataclass(frozen=True)
@@ -169,7 +170,8 @@ class Histogram(OneView[Counting]):
 
         if objective == "messages":
             # Without the own message, which all methods send.
-            near = count_planner.NEAR * (min(made.usual_messages for made in fitting) - 1)
+            fewest = min(made.usual_messages for made in fitting) - 1
+            near = max(count_planner.NEAR * fewest, fewest + _CHEAP)
             fitting = [made for made in fitting if made.usual_messages - 1 <= near]
         # Errors first: messages part only those that are equally good.
         best = min(fitting, key=lambda made: (error(made), made.usual_messages))
@@ -255,6 +257,11 @@ class Histogram(OneView[Counting]):
         """Of the estimate of a bin that so many users are in."""
         each = self.randomizer.variance(self.n, np.full(self.randomizer.bins, count))
         return float(each.max())
+
+    def error_of(self, value: Floats) -> float:
+        """The largest of estimates, at the counts that they say."""
+        inside = np.clip(np.ravel(value), 0.0, self.n)
+        return math.sqrt(float(self.randomizer.variance(self.n, inside).max()))
 
     def interval(
         self,

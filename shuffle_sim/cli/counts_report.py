@@ -1,6 +1,5 @@
 """What the commands of counts found: tables for people, JSON for machines, pictures of bars."""
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from shuffle_sim.arrays import Floats
 from shuffle_sim.cli import show
 from shuffle_sim.data.population import Unit
 from shuffle_sim.execution.costs import Costs
+from shuffle_sim.execution.forecast import forecast
 from shuffle_sim.execution.plain import SIMULATOR_VIEW
 from shuffle_sim.execution.result import ReportCounts, Result
 from shuffle_sim.privacy.bounds.central import discrete_laplace
@@ -29,6 +29,7 @@ class Released:
 
     people: int
     messages_per_user: float
+    bits_per_user: float
     privacy: Guarantee
     warnings: tuple[str, ...]
     costs: Costs
@@ -50,8 +51,10 @@ class Released:
         """
         asked = result.promised
         warnings = weaknesses(asked.epsilon, asked.delta, protocol.n)
+        bits = forecast(protocol).user_payload_bits
         told = result.privacy, warnings, result.costs, result.reports
-        return cls(protocol.n, float(protocol.messages_per_user), *told, blank, outside)
+        sent = float(protocol.messages_per_user), bits, *told
+        return cls(protocol.n, *sent, blank, outside)
 
     def show(self) -> None:
         """For people."""
@@ -59,9 +62,10 @@ class Released:
             show.print_fact("Unit", "the person: one of its records counts, drawn at random")
         show.print_privacy(self.privacy, self.warnings)
         made_of = f"{self.messages_per_user:,.1f} messages on average"
-        show.print_costs(self.costs.payload_bits_per_user, made_of, self.costs, self.reports)
+        show.print_costs(self.bits_per_user, made_of, self.costs, self.reports)
         clipped = max(self.reports.clipped - self.blank, 0) + self.outside
-        show.print_reports(self.reports, f"{clipped:,} values outside what is public")
+        outside = f"{clipped:,} values outside what is public"
+        show.print_reports(self.reports, outside, self.costs.rounds)
         if self.blank:
             users = show.plural(self.blank, "user")
             show.print_fact(
@@ -121,7 +125,7 @@ class Counts(CountsReport):
         epsilon: float,
     ) -> "Counts":
         """Of counts with low ends, high ends and confidence, among as many reports."""
-        error = math.sqrt(made.variance())
+        error = made.error_of(counts)
         own = tuple(categories), true, counts, counts / max(accepted, 1), *ranges, error
         return cls(column, *own, discrete_laplace(epsilon), run)
 
@@ -140,12 +144,12 @@ class Counts(CountsReport):
         certain = f"{100 * self.confidence:g} % all at once"
         show.print_table((self.column, "true", "count", "share", certain), rows)
         show.notes.print(show.FOOTER)
-        ratio = self.standard_error / self.central_laplace
-        show.print_fact(
-            "Noise",
-            f"standard error {show.number(self.standard_error)} of a count; {ratio:.2f} x the "
-            "central discrete Laplace",
-        )
+        beside = ""
+        if self.central_laplace:  # of a huge epsilon it is 0 to a double
+            ratio = self.standard_error / self.central_laplace
+            beside = f"; {ratio:.3g} x the central discrete Laplace"
+        noise = f"standard error {show.number(self.standard_error)} of a count at most{beside}"
+        show.print_fact("Noise", noise)
         self.run.show()
 
     def draw(self) -> "Figure":

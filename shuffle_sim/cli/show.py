@@ -327,12 +327,13 @@ def print_costs(bits: float, made_of: str, costs: Costs, reports: ReportCounts) 
     print_fact("", made_of, where=details)
 
 
-def print_reports(reports: ReportCounts, clipped: str) -> None:
+def print_reports(reports: ReportCounts, clipped: str, rounds: int) -> None:
     """What became of the reports, what was clipped, and how many users attacked."""
+    often = f" in {rounds:,} rounds" if rounds > 1 else ""
     extra = f" + {reports.extra:,} extra" if reports.extra else ""
     print_fact(
         "Reports",
-        f"{reports.asked:,} asked{extra} = {reports.accepted:,} accepted + "
+        f"{reports.asked:,} asked{often}{extra} = {reports.accepted:,} accepted + "
         f"{sum(reports.dropped.values()):,} dropped + {reports.missing:,} missing; {clipped} were "
         "clipped (the simulator's view)",
     )

@@ -287,7 +287,7 @@ def _print(summary: SumReport) -> None:
     show.print_fact("", f"the paper's constants (Theorem 3.2){theirs}", where=show.details)
     clipped = f"{summary.reports.clipped:,} rows above the norm bound"
     clipped += f", {summary.clipped_cells:,} cells outside the public bounds"
-    show.print_reports(summary.reports, clipped)
+    show.print_reports(summary.reports, clipped, summary.costs.rounds)
 
 
 def _draw(summary: SumReport) -> "Figure":

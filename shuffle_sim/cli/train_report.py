@@ -183,7 +183,7 @@ def print_report(report: TrainingReport) -> None:
     clipped = f"{cells:,} cells and {labels:,} labels outside the public bounds"
     if gradients is not None:
         clipped += f", {gradients:,} gradients above the norm bound"
-    show.print_reports(report.reports, clipped)
+    show.print_reports(report.reports, clipped, report.costs.rounds)
     if report.reports.left_out:
         show.print_fact(
             "Left out",
