@@ -298,7 +298,9 @@ def schema(command: str) -> dict[str, Any]:
     """
     from shuffle_sim.auditing.audit import AuditReport
     from shuffle_sim.auditing.central import CentralAudit
+    from shuffle_sim.auditing.claims.plan import Check
 
     one_of("json_schema", command, SUMMARIES)
-    late = {each.__name__: each for each in (AuditReport, CentralAudit, Mapping)} | {"Axes": Any}
+    every = AuditReport, CentralAudit, Check, Mapping
+    late = {each.__name__: each for each in every} | {"Axes": Any}
     return schema_of(command, SUMMARIES[command], late)

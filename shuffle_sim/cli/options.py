@@ -169,7 +169,7 @@ class ModelOptions(Group):
     quantile: float | None = option(None, "Quantile of the pinball loss.")
     threshold: float | None = option(None, "Threshold of the Huber loss, for labels in [-1, 1].")
     radius: float | None = option(
-        None, "Radius of the l2 ball of parameters. Default: 20 for classes, 5 for numbers."
+        None, "Radius of the l2 ball of parameters. Default: 1,000, but 20 or 5 with a bound."
     )
     ridge: float = option(0.0, "Public ridge. It makes the objective strongly convex.")
     norm_bound: float | None = option(
@@ -249,7 +249,7 @@ class OptimiserOptions(MechanismOptions, StepOptions):
     choose: str | None = option(
         None,
         "Parameters: practice (tuned on synthetic data, no proven bound) or bound (the smallest "
-        "proven bound); default practice, but bound with --compare, --phases, --moment, --hyper "
+        "proven bound); default practice, but bound with --phases, --moment, --hyper "
         "paper and a curator.",
     )
     select: list[str] | None = option(

@@ -160,15 +160,13 @@ def print_report(report: TrainingReport) -> None:
         f"[bold]{report.table}[/]: {report.people}; {made.name}, "
         f"{show.plural(made.rounds, 'round')}"
     )
-    scores = (
-        (name.replace("_", " "), show.number(value), show.number(report.constant[name]))
-        for name, value in report.scores.items()
-    )
-    show.print_table(("", "this model", "best constant"), scores)
-    error = show.number(report.held_out_error)
-    show.details.print(f"Standard error of the held out loss, over its rows: {error}.")
+    scored = report.scores, report.constant
+    rows = ((n.replace("_", " "), *(show.number(s[n]) for s in scored)) for n in scored[0])
+    show.print_table(("", "this model", "best constant"), rows)
+    off = show.number(report.held_out_error)
+    show.details.print(f"Standard error of the held out loss, over its rows: {off}.")
     show.notes.print(f"These scores are the simulator's own view; {seen}.\n")
-    show.print_fact("Bound", *_bound(made, report.constant["held_out_loss"]))
+    show.print_fact("Bound", *_bound(made, *(s["held_out_loss"] for s in scored)))
     show.print_privacy(report.privacy, report.warnings)
     show.print_bounds(report.chosen_bounds)
     if report.selected is not None:
@@ -194,9 +192,10 @@ def print_report(report: TrainingReport) -> None:
     show.print_fact("Chosen", *chosen, where=show.details)
 
 
-def _bound(made: Chosen, constant: float) -> list[str]:
+def _bound(made: Chosen, held_out: float, constant: float) -> list[str]:
     if made.excess_bound == math.inf:
-        return ["none is proven for these parameters"]
+        worse = "A constant has less loss: chances are too sure. For better ones: --choose bound."
+        return ["none is proven for these parameters", *[worse] * (held_out > constant)]
     only = f" only where {made.bound_assumes}" * bool(made.bound_assumes)
     most = f"at most {show.number(made.excess_bound)}, proven{only}"
     vacuous = (
