@@ -199,6 +199,7 @@ class GroupMeans(OneView[Planes]):
         moments: int = 1,
         objective: str = "error",
         honest_fraction: float = 1.0,
+        rounds: int = 1,
     ) -> Self:
         """The least noise, or the fewest messages, for the privacy.
 
@@ -212,6 +213,7 @@ class GroupMeans(OneView[Planes]):
             moments: 2: variances, too.
             objective: "error", or "messages" for noise in batches.
             honest_fraction: of the users whose noise is counted on.
+            rounds: such reports, as of days, that a user answers; the privacy is of all.
         """
         honest = honest_users(honest_fraction, integer("n", n, 2))
         integer("groups", groups, 1, 2**22)
@@ -219,13 +221,14 @@ class GroupMeans(OneView[Planes]):
         # Noise of plane l in proportion to 2^l: least for the sum of all weighted variances.
         planes = tuple(2.0**plane for plane in range(integer("bits", bits, 1, 30)))
         weights = (1.0, *planes * moments)
-        plan = count_planner.one_sided(privacy, objective, weights=weights)
+        plan = count_planner.one_sided(privacy, objective, integer("rounds", rounds), weights)
         sizes = (groups,) * len(weights)
+        made: dict[str, Any] = {"weights": weights, "bits": bits, "releases": rounds}
         return cls(
             n=n,
             low=low,
             high=high,
-            randomizer=Planes.of_plan(plan, sizes, honest, privacy, weights=weights, bits=bits),
+            randomizer=Planes.of_plan(plan, sizes, honest, privacy, **made),
             delta=privacy.delta,
             honest_fraction=honest_fraction,
         )

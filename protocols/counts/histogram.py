@@ -119,6 +119,7 @@ class Histogram(OneView[Counting]):
         kept_back: float | None = None,
         flood: float | None = None,
         honest_fraction: float = 1.0,
+        rounds: int = 1,
     ) -> Self:
         """The least messages, or the least error, for the privacy.
 
@@ -138,6 +139,7 @@ class Histogram(OneView[Counting]):
                 epsilon 3 on.
             flood: part of epsilon that the two-sided flood takes; None: searched.
             honest_fraction: of the users whose noise is counted on.
+            rounds: such reports, as of days, that a user answers; the privacy is of all.
         """
         honest, bins = honest_users(honest_fraction, integer("n", n, 2)), _bins(categories)
         one_of("objective", objective, count_planner.OBJECTIVES)
@@ -151,11 +153,10 @@ class Histogram(OneView[Counting]):
             if given[name] is not None:
                 allowed = f"left out: method {method or 'pollution'} has none"
                 raise ParameterError(name, given[name], allowed)
-        asked = AskedCounts(
-            honest, bins, privacy, most, objective == "error", batch, kept_back, flood
-        )
+        told = batch, kept_back, flood, integer("rounds", rounds)
+        asked = AskedCounts(honest, bins, privacy, most, objective == "error", *told)
         # One message, whose error is larger, is for those who have no room for more.
-        methods = (method,) if method else ("pollution", "response")
+        methods = (method,) if method else ("pollution", *["response"] * (rounds == 1))
         for each in methods:
             offers = list(asked.offers(each))
             fitting = [made for made in offers if made.usual_messages <= most]

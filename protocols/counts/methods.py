@@ -9,6 +9,7 @@ from protocols.counts.pollution import Categories
 from protocols.counts.randomizer import Counting
 from protocols.counts.single import FixedBlanket, Response, Unary
 from protocols.counts.two_sided import TwoSided
+from shuffle_sim.errors import ParameterError
 from shuffle_sim.privacy import count_planner
 from shuffle_sim.privacy.guarantee import Privacy
 
@@ -20,6 +21,7 @@ METHODS = {
     "unary": (),
 }
 """Of making noise, and what each may be told; the two-sided one is taken where it is named only."""
+_COMPOSED = "pollution", "two-sided"  # of which many releases are planned together
 _FLOOD = 0.1  # of epsilon, where no budget of messages bounds what less of it would take
 
 
@@ -35,12 +37,21 @@ class AskedCounts:
     batch: int | None
     kept_back: float | None
     flood: float | None
+    rounds: int = 1
 
     def offers(self, method: str) -> Iterator[Counting]:
-        """Randomizers of a method that keep the promise."""
+        """Randomizers of a method that keep the promise.
+
+        Raises:
+            ParameterError: several rounds, by one message a user.
+        """
+        if self.rounds > 1 and method not in _COMPOSED:
+            allowed = f"{' or '.join(_COMPOSED)} with rounds: of others none is planned"
+            raise ParameterError("method", method, allowed)
         if method == "pollution":
+            known = (self.bins,), self.honest, self.privacy
             for plan in self._one_sided():
-                yield Categories.of_plan(plan, (self.bins,), self.honest, self.privacy)
+                yield Categories.of_plan(plan, *known, releases=self.rounds)
         elif method == "two-sided":
             yield from self._two_sided()
         elif method == "response":
@@ -57,13 +68,16 @@ class AskedCounts:
         kept = self.kept_back
         if self.batch is not None or kept is not None:
             yield count_planner.pollution(
-                self.privacy, batch=1 if self.batch is None else self.batch, kept_back=kept or 0.0
+                self.privacy,
+                self.rounds,
+                batch=1 if self.batch is None else self.batch,
+                kept_back=kept or 0.0,
             )
             return
-        yield from count_planner.batched(self.privacy)
+        yield from count_planner.batched(self.privacy, self.rounds)
         if self.privacy.epsilon >= count_planner.LARGE:
             for part in count_planner.KEPT_BACK[1:]:
-                yield count_planner.pollution(self.privacy, kept_back=part)
+                yield count_planner.pollution(self.privacy, self.rounds, kept_back=part)
 
     def _two_sided(self) -> Iterator[TwoSided]:
         """Floods from the fewest messages on, as long as the budget allows."""
@@ -74,9 +88,9 @@ class AskedCounts:
         else:
             floods = count_planner.FLOODS[::-1]
         for flood in floods:
-            plan = count_planner.two_sided(self.privacy, flood=flood)
+            plan = count_planner.two_sided(self.privacy, self.rounds, flood)
             law = plan.law(self.bins / self.honest)
-            most = capped(1, law, self.honest, self.privacy)
+            most = capped(1, law, self.honest, self.privacy, self.rounds)
             made = TwoSided(self.bins, plan.decay, plan.rate, self.honest, most, plan.batch)
             # The first beyond the budget is yielded, too:
             # it tells how many messages the least would be.

@@ -155,6 +155,7 @@ class Quantiles(OneView[Nodes]):
         fans: Sequence[int] | None = None,
         objective: str = "error",
         honest_fraction: float = 1.0,
+        rounds: int = 1,
     ) -> Self:
         """The least noise, or the fewest messages, for the privacy.
 
@@ -167,6 +168,7 @@ class Quantiles(OneView[Nodes]):
             fans: children of a node at each level; None: 4 at each.
             objective: "error", or "messages" for noise in batches.
             honest_fraction: of the users whose noise is counted on.
+            rounds: such reports, as of days, that a user answers; the privacy is of all.
         """
         span, honest = ends(low, high), honest_users(honest_fraction, integer("n", n, 2))
         if fans is None:
@@ -176,12 +178,12 @@ class Quantiles(OneView[Nodes]):
         shape = Shape(tuple(integer("fans", each, 2, _MOST_LEAVES) for each in fans))
         integer("fans", shape.leaves, 2, _MOST_LEAVES)
         weights = (1.0,) * len(shape.fans)
-        plan = count_planner.one_sided(privacy, objective, weights=weights)
+        plan = count_planner.one_sided(privacy, objective, integer("rounds", rounds), weights)
         return cls(
             n=n,
             low=span[0],
             high=span[1],
-            randomizer=Nodes.of_plan(plan, shape.nodes, honest, privacy),
+            randomizer=Nodes.of_plan(plan, shape.nodes, honest, privacy, releases=rounds),
             fans=shape.fans,
             delta=privacy.delta,
             honest_fraction=honest_fraction,

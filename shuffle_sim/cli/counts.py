@@ -22,6 +22,7 @@ from shuffle_sim.cli.counts_report import Counts, CountsReport, Groups, Heavy, R
 from shuffle_sim.cli.data import BLANK, Source
 from shuffle_sim.cli.options import (
     HONEST,
+    ROUNDS,
     HostOptions,
     PrivacyOptions,
     left_out,
@@ -57,6 +58,7 @@ def histogram_command(
     column: str = option(..., "Column of the file."),
     method: str | None = option(None, METHOD),
     across: str | None = option(None, "Another column, for a two-way table.", "--with"),
+    rounds: int = ROUNDS,
     find: bool = option(
         False, "First find the texts that many users have; epsilon is of both.", "--find"
     ),
@@ -74,6 +76,7 @@ def histogram_command(
     how = CountsRun(source, privacy, host, execution, output)
     if find:
         given = {"max_messages": noise.max_messages, "method": method, "with": across}
+        given["rounds"] = None if rounds == 1 else rounds
         left_out(given | {"categories": source.categories}, "--find")
         how.count_found(column, noise.honest_fraction)
         return
@@ -90,10 +93,11 @@ def histogram_command(
         categories=sizes if len(sizes) > 1 else sizes[0],
         privacy=privacy.budget,
         method=method,
+        rounds=rounds,
         **vars(noise),
     )
     rows = places if len(sizes) > 1 else places[:, 0]
-    value, released = how.run(made, rows, int(blank.sum()))
+    value, released = how.run(made, rows, int(blank.sum()), rounds=rounds)
     accepted = released.reports.accepted
     ranges = made.interval(value, together=True, reports=accepted)
     cell = dense(made.query(rows))
@@ -121,6 +125,7 @@ def quantiles_command(
     shares: str = option(_SHARES, "Parts of the users below each quantile, with commas between."),
     leaves: int = option(1024, LEAVES),
     honest_fraction: float = HONEST,
+    rounds: int = ROUNDS,
 ) -> None:
     """Release quantiles and the whole distribution of a column, with certified ranges.
 
@@ -136,10 +141,11 @@ def quantiles_command(
         privacy=privacy.budget,
         leaves=leaves,
         honest_fraction=honest_fraction,
+        rounds=rounds,
     )
     how = CountsRun(source, privacy, host, execution, output)
     inside = np.clip(values, low, high)
-    found, released = how.run(made, values, outside=int((inside != values).sum()))
+    found, released = how.run(made, values, outside=int((inside != values).sum()), rounds=rounds)
     ends = np.array([found.interval(share) for share in asked])
     summary = Ranks(
         column=column,
@@ -214,7 +220,9 @@ def heavy_hitters_command(
     how.show(summary)
 
 
-def by_group(how: "CountsRun", column: str | None, by: str, honest_fraction: float) -> None:
+def by_group(
+    how: "CountsRun", column: str | None, by: str, honest_fraction: float, rounds: int
+) -> None:
     """Counts, sums and means of one column in each category of another, for `sum --by`.
 
     Raises:
@@ -232,10 +240,11 @@ def by_group(how: "CountsRun", column: str | None, by: str, honest_fraction: flo
         high=high,
         privacy=how.privacy.budget,
         honest_fraction=honest_fraction,
+        rounds=rounds,
     )
     rows, blank = np.stack([places, values], axis=1), int((places == BLANK).sum())
     inside = np.clip(values, low, high)
-    table, released = how.run(made, rows, blank, int((inside != values).sum()))
+    table, released = how.run(made, rows, blank, int((inside != values).sum()), rounds)
     ranges = made.interval(table)
     members = [inside[places == at] for at in range(len(kind.classes))]
     summary = Groups(
@@ -265,7 +274,7 @@ class CountsRun:
     output: Drawn
 
     def run(
-        self, made: Any, rows: Floats, blank: int = 0, outside: int = 0
+        self, made: Any, rows: Floats, blank: int = 0, outside: int = 0, rounds: int = 1
     ) -> tuple[Any, Released]:
         """Say what it costs, then run it, as `Released.of` tells it."""
         file = self.source.file
@@ -274,7 +283,7 @@ class CountsRun:
         audited(how, self.privacy.budget, self.output, made, users)
         start = announce(how.ahead(made, rows), (), yes=how.yes, json=self.output.json)
         result = how.run(made, users, on_start=start)
-        return result.value, Released.of(result, made, blank, outside)
+        return result.value, Released.of(result, made, blank, outside, rounds)
 
     def show(self, found: CountsReport) -> None:
         """Print it and draw it, as asked for."""

@@ -17,6 +17,7 @@ from shuffle_sim.execution.plain import SIMULATOR_VIEW
 from shuffle_sim.execution.result import ReportCounts, Result
 from shuffle_sim.privacy.bounds.central import discrete_laplace
 from shuffle_sim.privacy.guarantee import Guarantee, weaknesses
+from shuffle_sim.privacy.ledger import PrivacyLedger
 from shuffle_sim.privacy.trust import Trust
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ class Released:
     warnings: tuple[str, ...]
     costs: Costs
     reports: ReportCounts
+    rounds: int
+    whole: Guarantee
     blank: int = field(default=0, metadata=SIMULATOR_VIEW)
     outside: int = field(default=0, metadata=SIMULATOR_VIEW)
 
@@ -43,16 +46,22 @@ class Released:
         return f"{self.privacy.epsilon:.3g}"
 
     @classmethod
-    def of(cls, result: Result, protocol: Any, blank: int = 0, outside: int = 0) -> "Released":
+    def of(
+        cls, result: Result, protocol: Any, blank: int = 0, outside: int = 0, rounds: int = 1
+    ) -> "Released":
         """Of a run that is over.
 
         `blank` users have a cell without a value, and no category; numbers of `outside` are beyond
-        the public bounds.
+        the public bounds. Of so many rounds, such as days, this is one.
         """
         asked = result.promised
         warnings = weaknesses(asked.epsilon, asked.delta, protocol.n)
         bits = forecast(protocol).user_payload_bits
-        told = result.privacy, warnings, result.costs, result.reports
+        ledger = PrivacyLedger()
+        for charge in result.ledger.charges * rounds:
+            ledger.charge(charge.cohort, charge.event)
+        whole = rounds, ledger.guarantee(protocol.delta)
+        told = result.privacy, warnings, result.costs, result.reports, *whole
         sent = float(protocol.messages_per_user), bits, *told
         return cls(protocol.n, *sent, blank, outside)
 
@@ -61,6 +70,9 @@ class Released:
         if self.privacy.unit is Unit.PERSON:
             show.print_fact("Unit", "the person: one of its records counts, drawn at random")
         show.print_privacy(self.privacy, self.warnings)
+        if self.rounds > 1:
+            every = f"epsilon {show.number(self.whole.epsilon)} at delta {self.whole.delta:g}"
+            show.print_fact("Rounds", f"of {self.rounds:,} such reports: {every}")
         made_of = f"{self.messages_per_user:,.1f} messages on average"
         show.print_costs(self.bits_per_user, made_of, self.costs, self.reports)
         clipped = max(self.reports.clipped - self.blank, 0) + self.outside

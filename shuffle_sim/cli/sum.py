@@ -85,13 +85,13 @@ def sum_command(
 
     Example: shuffle-sim sum --file visits.csv --person patient --bounds dose=0:10
     """
-    more = {"variance": variance or None, "rounds": None if rounds == 1 else rounds}
+    more: dict[str, Any] = {"variance": variance or None}
     if by is not None:
         taken = dict.fromkeys(["honest_fraction", "columns", *vars(Source())])
         left_out({"attack": attack, **more, **noise.given, **vars(data), **taken}, "sum --by")
         file = Source(**{each.name: getattr(data, each.name) for each in fields(Source)})
         counted = CountsRun(file, privacy, host, execution, output)
-        by_group(counted, data.columns, by, noise.honest_fraction)
+        by_group(counted, data.columns, by, noise.honest_fraction, rounds)
         return
     source, budget, share = load(data, target=False), privacy.budget, data.choose_bounds
     view = per_user(source)  # one row for each user, in the table's units
@@ -103,7 +103,7 @@ def sum_command(
 
     asked = within = made(budget)
     if share is not None:
-        # Each round would choose, and pay, again.
+        more["rounds"] = None if rounds == 1 else rounds  # each would choose, and pay, again
         refuse_given(more, "left out with --choose-bounds")
         asked = ChosenBounds.calibrated(
             made,

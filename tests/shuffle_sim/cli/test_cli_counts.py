@@ -20,7 +20,6 @@ BOUNDS = ("--bounds", "minutes=0:100")
 BY = ("sum", "--file", "F", "--columns", "minutes", "--by", "region", *CATEGORIES)
 USELESS = (
     ("--variance",),
-    ("--rounds", "365"),
     ("--choose-bounds", "0.2"),
     ("--missing", "drop"),
 )
