@@ -350,6 +350,24 @@ def two_parts_stay(patch):
     patch.setattr(pools.WordPool, "_permute", permute)
 
 
+def _halves(permuted):
+    """Of more than eight parts the first half stays before the second."""
+
+    def permute(arrays, rng):
+        parts = [each for each in arrays if len(each)]
+        if len(parts) <= 8:
+            return permuted(arrays, rng)
+        half = len(parts) // 2
+        return np.concatenate([permuted(each, rng) for each in (parts[:half], parts[half:])])
+
+    return permute
+
+
+def many_parts_halved(patch):
+    """Of a pool of more than eight parts, two halves are permuted apart."""
+    patch.setattr(pools, "permuted", _halves(shuffling.permuted))
+
+
 def three_units(patch):
     """A geometric number ends after three of its means: five in a hundred are longer."""
     true = exact.geometric

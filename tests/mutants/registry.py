@@ -472,6 +472,7 @@ _PLANTED = (
     ),
     Mutant("many words stay", "order", histogram, ("WordPool",), edges.many_words_stay),
     Mutant("two parts stay", "order", histogram, ("WordPool",), edges.two_parts_stay),
+    Mutant("many parts halved", "order", histogram, ("WordPool",), edges.many_parts_halved),
     Mutant("geometric numbers end", "sampled", split, plant=edges.three_units),
     Mutant("log-series end", "sampled", few_floods, plant=edges.no_outliers),
     Mutant("only the first is charged", "hosted", descent, plant=seldom.first_charged_only),

@@ -50,6 +50,8 @@ _RANDOMIZERS: tuple[tuple[Randomizer, int, int], ...] = (
 )
 """Randomizers of each pool, reports, and rounds: few and many, around the limits of compiling."""
 
+_MANY = 48  # blocks, each of which is a part of a pool
+
 
 class Viewer:
     """Rounds of reports through a shuffler's roles, as the engine leads them."""
@@ -57,11 +59,12 @@ class Viewer:
     def __init__(
         self, bench: "Bench", randomizer: Randomizer, reports: int, shards: int, kernel: str
     ) -> None:
-        """Of so many reports, in blocks of a few."""
+        """Of so many reports, in a few blocks, or in many where there are more."""
         spec = RoundSpec(
             Cohort.of(0, reports), Datum(), randomizer, bench.spec.event, lambda _: None
         )
-        self._size, self._shuffler = -(-reports // BLOCKS), bench.shuffler
+        blocks = BLOCKS if reports < _MANY else _MANY
+        self._size, self._shuffler = -(-reports // blocks), bench.shuffler
         deployment = replace(
             bench.deployment("literal"),
             protocol=BenchRound(reports, spec, 1.0),
