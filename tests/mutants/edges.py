@@ -117,6 +117,14 @@ class TallyTrue(Response):
         return Tally.counted(dense(xs).astype(np.int64), reports=len(xs))
 
 
+class AbsentDoNotLie(Unary):
+    """Where they are counted at once, those in no category do not lie."""
+
+    def tally(self, xs, rng):
+        values = dense(xs)
+        return super().tally(values[values >= 0], rng)
+
+
 class FloodShortAtOnce(FloodRandomizer):
     """Where more than 100 are counted at once, they have half the noise."""
 
@@ -426,15 +434,19 @@ def large_shares_even(patch):
     patch.setattr(pools, "share_out", share_out)
 
 
-def too_few(patch):
-    """A round is released with fewer reports than agreed."""
-    true = shuffler._Round.__init__
+def _released_with(part):
+    """A round is released with so large a part of the reports that are agreed."""
 
-    def begin(self, *given):
-        true(self, *given)
-        self.minimum = 0
+    def plant(patch):
+        true = shuffler._Round.__init__
 
-    patch.setattr(shuffler._Round, "__init__", begin)
+        def begin(self, *given):
+            true(self, *given)
+            self.minimum = int(part * self.minimum)
+
+        patch.setattr(shuffler._Round, "__init__", begin)
+
+    return plant
 
 
 def released_again(patch):
@@ -487,12 +499,14 @@ WORDS = (
     ("fixed-blanket", AbsentSilent, "users_law", {}),
     ("fixed-blanket", EighthWords, "literal_law", {"categories": 200}),
     ("unary", AbsentBare, "users_law", {}),
+    ("unary", AbsentDoNotLie, "tallies", {}),
 )
 ROLES = (
     ("parts of blocks without noise", parts_bare, "company"),
     ("those who stay, without noise", others_drop_out, "company"),
     ("fresh noise when asked again", fresh_again, "once"),
-    ("fewer than agreed released", too_few, "once"),
+    ("fewer than agreed released", _released_with(0.0), "once"),
+    ("nearly as many released", _released_with(0.8), "once"),
     ("released again", released_again, "once"),
     ("stations without entropy", blind_station, "stations"),
     ("stations keep order", station_in_order, "stations"),

@@ -218,9 +218,11 @@ class Company(Draws):
         shard.answer(later)
         for again, what in ((first, "a round that is over"), (other, "a round of other users")):
             _refused(lambda again=again: shard.answer(again), f"{what} is answered")
-        shuffler = self.shuffler(deployment.of_shuffler, 0)
-        # A block less than the minimum, which is everybody.
-        short = b"".join(bytes(data) for data in [*split_frames(batch)][:-1])
+        alone = self._of(users, 1)
+        every = self.shard(alone, self._rows(), alone.blocks()).answer(first)[0]
+        shuffler = self.shuffler(alone.of_shuffler, 0)
+        # A user less than the minimum, which is everybody.
+        short = b"".join(bytes(data) for data in [*split_frames(every)][:-1])
         _refused(lambda: shuffler.shuffle(first, [short]), "fewer reports than agreed are released")
         shuffler = self.shuffler(deployment.of_shuffler, 0)
         _, record = shuffler.shuffle(first, [batch, batch])

@@ -64,6 +64,7 @@ class WordChecks(WordLosses):
             between = rng.integers(0, symbols, 2 * _ENDS).tolist()
             every = sorted({*self._ends(_ENDS, symbols), *between})
         self._words = np.array(every)
+        self._absent: Floats | None = None
         self._of_pair = [[self.said(x, word) for word in every] for x in self._pair]
         tried = np.array([*self._ends(_WATCHED, symbols), *rng.integers(0, symbols, _WATCHED)])
         held = [*self._pair]
@@ -73,6 +74,7 @@ class WordChecks(WordLosses):
             absent = np.array([self.randomizer.absent])
             if self.of_bins and (dense(self.randomizer.admit(absent)[0]) == absent).all():
                 held.append(absent)
+                self._absent = absent
         first, second = self._pair
         for part in _BETWEEN:  # of numbers and vectors; there are no such categories
             x = first + part * (second - first)
@@ -202,10 +204,13 @@ class WordChecks(WordLosses):
     def tallies(self) -> None:
         """Tallies of many users of a block who are counted at once."""
         users = max(_USERS, min(_AT_ONCE, self.spec.cohort.size // 2 * 2))
-        seen = self._tallies("aggregate", _FEW, users, users)
         kept = np.unique(np.linspace(0, len(self._words) - 1, _LOOKED).astype(np.int64))
-        tests = [scored(seen[:, word], law) for word, law in self._laws_of(kept, users)]
-        judge(*stacked(tests), self.alarm / 2, f"word, score of {users:,} users")
+        # Half of them hold each end of the pair; or the first one, and no category.
+        others = [None] if self._absent is None else [None, self._absent]
+        for other in others:
+            seen = self._tallies("aggregate", _FEW, users, users, other)
+            tests = [scored(seen[:, word], law) for word, law in self._laws_of(kept, users, other)]
+            judge(*stacked(tests), self.alarm / 4, f"word, score of {users:,} users")
         if hasattr(self.randomizer, "contrast"):
             for fidelity in ("literal", "aggregate"):
                 with naming(fidelity):
@@ -255,16 +260,29 @@ class WordChecks(WordLosses):
         """Of the tally of each word over all users."""
         return [law for _, law in self._laws_of(np.arange(len(self._words)), _USERS)]
 
-    def _laws_of(self, words: NDArray[np.int64], users: int) -> Iterator[tuple[int, Floats]]:
-        """Of some words over so many users, half of whom hold each end of the pair."""
+    def _laws_of(
+        self, words: NDArray[np.int64], users: int, other: Floats | None = None
+    ) -> Iterator[tuple[int, Floats]]:
+        """Of some words over so many users, half of whom hold the pair's first end, half the other;
+        or another datum.
+        """
         for word in words.tolist():
-            yield word, summed([(laws[word], users // 2) for laws in self._of_pair])
+            laws = [each[word] for each in self._of_pair]
+            if other is not None:
+                laws[1] = self.said(other, int(self._words[word]))
+            yield word, summed([(each, users // 2) for each in laws])
 
     def _tallies(
-        self, fidelity: str, rounds: int, users: int = _USERS, block: int = _BLOCK
+        self,
+        fidelity: str,
+        rounds: int,
+        users: int = _USERS,
+        block: int = _BLOCK,
+        other: Floats | None = None,
     ) -> NDArray[np.int64]:
         """(rounds, words), through the frames of the users' shard."""
-        rows = np.array([self._pair[at % 2] for at in range(users)])
+        pair = self._pair[0], self._pair[1] if other is None else other
+        rows = np.array([pair[at % 2] for at in range(users)])
         deployment = replace(
             self.deployment(fidelity, size=block),
             protocol=BenchRound(users, self.protocol.spec, 1.0),
