@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from protocols.counts.pollution import Categories
 from protocols.counts.randomizer import place
 from protocols.counts.single import FixedBlanket, Response, Unary
 from protocols.problems import linear_loss
@@ -123,6 +124,15 @@ class AbsentDoNotLie(Unary):
     def tally(self, xs, rng):
         values = dense(xs)
         return super().tally(values[values >= 0], rng)
+
+
+class NobodyNoNoise(Categories):
+    """Where all who are counted at once are in no category, there is no noise."""
+
+    def tallied(self, xs, rng):
+        if (dense(xs) < 0).all():
+            return Tally.counted((), (), reports=len(xs))
+        return super().tallied(xs, rng)
 
 
 class FloodShortAtOnce(FloodRandomizer):
@@ -500,6 +510,7 @@ WORDS = (
     ("fixed-blanket", EighthWords, "literal_law", {"categories": 200}),
     ("unary", AbsentBare, "users_law", {}),
     ("unary", AbsentDoNotLie, "tallies", {}),
+    ("pollution", NobodyNoNoise, "tallies", {}),
 )
 ROLES = (
     ("parts of blocks without noise", parts_bare, "company"),

@@ -205,12 +205,13 @@ class WordChecks(WordLosses):
         """Tallies of many users of a block who are counted at once."""
         users = max(_USERS, min(_AT_ONCE, self.spec.cohort.size // 2 * 2))
         kept = np.unique(np.linspace(0, len(self._words) - 1, _LOOKED).astype(np.int64))
-        # Half of them hold each end of the pair; or the first one, and no category.
-        others = [None] if self._absent is None else [None, self._absent]
-        for other in others:
-            seen = self._tallies("aggregate", _FEW, users, users, other)
-            tests = [scored(seen[:, word], law) for word, law in self._laws_of(kept, users, other)]
-            judge(*stacked(tests), self.alarm / 4, f"word, score of {users:,} users")
+        pairs = [self._pair]
+        if self._absent is not None:  # some are in no category, or all
+            pairs += [[self._pair[0], self._absent], [self._absent] * 2]
+        for pair in pairs:
+            seen = self._tallies("aggregate", _FEW, users, users, pair)
+            tests = [scored(seen[:, word], law) for word, law in self._laws_of(kept, users, pair)]
+            judge(*stacked(tests), self.alarm / 6, f"word, score of {users:,} users")
         if hasattr(self.randomizer, "contrast"):
             for fidelity in ("literal", "aggregate"):
                 with naming(fidelity):
@@ -261,15 +262,13 @@ class WordChecks(WordLosses):
         return [law for _, law in self._laws_of(np.arange(len(self._words)), _USERS)]
 
     def _laws_of(
-        self, words: NDArray[np.int64], users: int, other: Floats | None = None
+        self, words: NDArray[np.int64], users: int, pair: list[Floats] | None = None
     ) -> Iterator[tuple[int, Floats]]:
-        """Of some words over so many users, half of whom hold the pair's first end, half the other;
-        or another datum.
-        """
+        """Of some words over so many users; half hold each end of the pair, or of another."""
         for word in words.tolist():
             laws = [each[word] for each in self._of_pair]
-            if other is not None:
-                laws[1] = self.said(other, int(self._words[word]))
+            if pair is not None:
+                laws = [self.said(x, int(self._words[word])) for x in pair]
             yield word, summed([(each, users // 2) for each in laws])
 
     def _tallies(
@@ -278,11 +277,10 @@ class WordChecks(WordLosses):
         rounds: int,
         users: int = _USERS,
         block: int = _BLOCK,
-        other: Floats | None = None,
+        pair: list[Floats] | None = None,
     ) -> NDArray[np.int64]:
         """(rounds, words), through the frames of the users' shard."""
-        pair = self._pair[0], self._pair[1] if other is None else other
-        rows = np.array([pair[at % 2] for at in range(users)])
+        rows = np.array([(pair or self._pair)[at % 2] for at in range(users)])
         deployment = replace(
             self.deployment(fidelity, size=block),
             protocol=BenchRound(users, self.protocol.spec, 1.0),
