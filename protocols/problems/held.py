@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from protocols.problems.linear_loss import LinearLoss
 from protocols.problems.loss import ROUNDING, Loss
 from shuffle_sim.arrays import Floats, dense
 from shuffle_sim.errors import ParameterError
@@ -97,3 +98,16 @@ def hold_between(loss: Loss, rows: NDArray[np.float64], d: int, radius: float) -
                 raise ParameterError("loss", loss, f"{shapes}, not {values.shape}, {slopes.shape}")
             at_most(loss, np.linalg.norm(slopes, axis=1), steepest, "no steeper")
         chord(loss, there - here, start, end, constants, "convex")
+
+
+def envelope_known(loss: Loss) -> bool:
+    """Whether gradients with smoothing are those of an envelope: where this package computes them.
+
+    Few points refute no envelope that is false: kinks lie between them.
+    """
+    if not loss.believed():
+        return True
+    names = "gradients", "prox"
+    return isinstance(loss, LinearLoss) and all(
+        getattr(type(loss), each) is getattr(LinearLoss, each) for each in names
+    )

@@ -11,8 +11,8 @@ from protocols.central.person.friendly import FriendlyMean
 from protocols.central.person.gathering import gathered
 from protocols.erm.extension import valid_records
 from protocols.problems.domains import _UNIT, Domain, L2Ball
-from protocols.problems.linear_loss import PROX_ERROR, LinearLoss
-from protocols.problems.loss import Loss
+from protocols.problems.held import envelope_known
+from protocols.problems.linear_loss import PROX_ERROR
 from protocols.problems.surrogates import Clipped, demand_convex
 from shuffle_sim.arrays import Floats, dense
 from shuffle_sim.data.person_rows import PersonRows
@@ -127,19 +127,6 @@ class ClippedPoints(GroupedPass):
 
     def __call__(self, total: Total, users: int) -> Floats:
         return clipped(self.iterates(gathered(total)) - self.start, self.reach)
-
-
-def envelope_known(loss: Loss) -> bool:
-    """Whether gradients with smoothing are those of an envelope: where this package computes them.
-
-    Few points refute no envelope that is false: kinks lie between them.
-    """
-    if not loss.believed():
-        return True
-    names = "gradients", "prox"
-    return isinstance(loss, LinearLoss) and all(
-        getattr(type(loss), each) is getattr(LinearLoss, each) for each in names
-    )
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ import numpy as np
 
 from protocols.central.person.chained_mean import FAIL, ChainedMean
 from protocols.central.person.friendly import FriendlyMean
-from protocols.central.person.grouped_descent import envelope_known
 from protocols.optimisation.acceleration import envelope_error
 from protocols.optimisation.choices import Choices
 from protocols.optimisation.phases import halves
 from protocols.optimisation.setting import Setting
+from protocols.problems.held import envelope_known
 from protocols.problems.problem import Problem
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.errors import ParameterError, one_of
