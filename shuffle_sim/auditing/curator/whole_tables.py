@@ -140,12 +140,13 @@ def ways(first: Floats, second: Floats) -> Iterator[tuple[Floats, Floats]]:
     rng, row = np.random.default_rng([len(first), 5]), first[place]
     long = np.broadcast_to(row, first.shape).copy()
     short, far, turned, other = (long.copy() for _ in range(4))
-    short[..., :-1] *= 1e-3
-    far[..., :-1] *= 3
+    features = np.s_[..., : max(1, first.shape[-1] - 1)]  # a table of one column has no label
+    short[features] *= 1e-3
+    far[features] *= 3
     turned[..., -1] *= -1
-    drawn = rng.normal(size=(*first.shape[:-1], first.shape[-1] - 1))
+    drawn = rng.normal(size=other[features].shape)
     drawn *= np.linalg.norm(row.ravel()) / np.linalg.norm(drawn, axis=-1, keepdims=True)
-    other[..., :-1] = drawn
+    other[features] = drawn
     yield short, long
     yield short, far
     yield turned, long
