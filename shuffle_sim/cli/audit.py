@@ -157,8 +157,8 @@ def audited(
         return
     thorough = one_of("audit", how.audit, _PROFILES) == _PROFILES[1]
     refuse_given({"plot": getattr(output, "plot", None)}, "left out with --audit: nothing is run")
-    where = how.host.name if how.host.name == "inprocess" else how.host
-    options: dict[str, Any] = {"runtime": where, "workers": how.workers}
+    # By name: an audit ends runs in their midst, and begins others on hosts of their own.
+    options: dict[str, Any] = {"runtime": how.host.name, "workers": how.workers}
     options |= {"execution": how.execution, "seed": how.options["seed"]}
     options |= {"privacy": privacy, "thorough": thorough}
     if curated is None:

@@ -157,10 +157,9 @@ class Running:
         if asked.round_timeout is not None:
             host.round_timeout = positive("round_timeout", asked.round_timeout)
         if asked.audit is not None:
-            kept = {"checkpoint": asked.checkpoint, "budget": asked.budget}
-            refuse_given(
-                kept | {"resume": asked.resume or None}, "left out with --audit: nothing is run"
-            )
+            useless = "checkpoint", "budget", "resume", "address", "round_timeout"
+            kept = {name: getattr(asked, name) or None for name in useless}
+            refuse_given(kept, "left out with --audit: nothing is run")
         options = {
             "workers": asked.workers if asked.workers == "auto" else _number(asked.workers),
             "fidelity": asked.fidelity,

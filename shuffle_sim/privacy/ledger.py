@@ -67,7 +67,7 @@ class PrivacyLedger:
         return first
 
     def doubt(self, honest: int) -> None:
-        """Until it is settled, no more than so many users may have added noise to the last charge.
+        """Until it is settled, only so many users are sure to have added noise to the last charge.
 
         Nothing follows from it here: an error says what is not known. Where charges outlive a run
         they count as that.

@@ -109,6 +109,7 @@ def test_a_curator_s_run_is_audited_on_tables_that_are_hard_to_hide(
         (("--audit", "quick", "--budget", "b", "--report", "r"), "budget"),
         (("--audit", "quick", "--model-out", "m.json"), "model_out"),
         (("--audit", "quick", "--compare"), "audit"),
+        (("--audit", "quick", "--round-timeout", "9"), "round_timeout"),
         (("--audit", "quick", "--workers", "auto"), "workers = 'auto'"),
     ],
 )
@@ -134,7 +135,9 @@ def test_a_clean_run_passes_and_a_defect_in_what_it_alone_reaches_is_found(
 
 
 @pytest.mark.long
-def test_a_sum_is_audited_in_a_process_of_its_own():
-    done = command("sum", "--table", "wine", "--audit", "quick", "--json")
+@pytest.mark.parametrize("runtime", ["inprocess", "processes", "ray"])
+def test_a_sum_is_audited_where_it_would_be_run(runtime):
+    where = "--runtime", runtime, "--workers", "2"
+    done = command("sum", "--table", "wine", *where, "--audit", "quick", "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["passed"]
