@@ -78,9 +78,20 @@ def _scored(loss: Loss, theta: Floats, rows: Floats) -> Floats:
     margins = x @ theta
     if loss.classification:
         return np.where((margins > 0) == (labels > 0), 1.0, -1.0)
-    # Of the margin 0, which knows nothing: a public scale, whatever the radius is.
+    return np.asarray(1 - 2 * np.clip(loss.value(margins, labels) / _worst(loss), 0.0, 1.0))
+
+
+def _worst(loss: LinearLoss) -> float:
+    """Of the margin 0, which knows nothing: a public scale, whatever the radius is.
+
+    Raises:
+        ParameterError: it has no loss, so there is no scale.
+    """
     worst = float(loss.value(np.zeros(2), np.array([-1.0, 1.0])).max())
-    return np.asarray(1 - 2 * np.clip(loss.value(margins, labels) / worst, 0.0, 1.0))
+    if not worst > 0:
+        allowed = "one that is above 0 at the margin 0: models are scored in parts of that"
+        raise ParameterError("loss", loss, allowed)
+    return worst
 
 
 @dataclass(frozen=True)
@@ -105,7 +116,14 @@ class Choice(Then):
     assumes = ""
 
     def __init__(self, candidates: Mapping[str, Any], loss: Loss) -> None:
-        """Candidates for the same rows, and the loss by which they are scored."""
+        """Candidates for the same rows, and the loss by which they are scored.
+
+        Raises:
+            ParameterError: scores of that loss have no scale.
+        """
+        of_rows = loss.loss if isinstance(loss, Weighted) else loss
+        if isinstance(of_rows, LinearLoss) and not of_rows.classification:
+            _worst(of_rows)
         self.names, self.candidates, self.loss = list(candidates), list(candidates.values()), loss
 
     @abstractmethod

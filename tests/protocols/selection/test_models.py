@@ -8,6 +8,7 @@ from protocols import (
     Absolute,
     Hinge,
     L2Ball,
+    Linear,
     Logistic,
     Problem,
     ShuffleGD,
@@ -125,6 +126,16 @@ def test_every_combination_is_a_candidate():
 def test_what_cannot_be_selected_is_refused_by_name(values, given, named):
     with pytest.raises(ParameterError, match=named):
         selected(values, **given)
+
+
+@pytest.mark.parametrize("weigh", [lambda loss: loss, lambda loss: Weighted(loss, 1.0)])
+def test_a_loss_without_a_scale_of_scores_is_refused(weigh):
+    """0 at the margin 0, whatever the label: a score divided by it."""
+    problem = Problem(weigh(Linear()), L2Ball(3, 5.0))
+    how = {"problem": problem, "privacy": PRIVACY, "rounds": 6}
+    candidates = {name: practical(ShuffleGD, n=N, **how) for name in "ab"}
+    with pytest.raises(ParameterError, match="loss"):
+        Selected(candidates, selected().total)
 
 
 def test_estimators_select_and_say_what_won():
