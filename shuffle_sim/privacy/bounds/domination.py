@@ -63,8 +63,12 @@ def nus_near(delta: float, units: float) -> tuple[float, ...]:
 
 def least_delta(at: Callable[[float], float], units: float) -> float:
     """The least of a delta that is valid at every nu: some of all tell which are near."""
-    found = min(map(at, NUS[::-19]))
-    return min(found, *map(at, nus_near(found, units)))
+    found, tried = min(map(at, NUS[::-19])), set[tuple[float, ...]]()
+    # Less delta asks for other ones: as `epsilon` does, which begins with the delta itself.
+    while (near := nus_near(found, units)) not in tried:
+        tried.add(near)
+        found = min(found, *map(at, near))
+    return found
 
 
 def _quantile(

@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from shuffle_sim.data.cohort import Cohort
@@ -87,6 +87,8 @@ def test_mixed_rounds_cost_more_than_each_alone():
     count=st.integers(1, 4),
     target=st.floats(0.05, 5.0),
 )
+# The total variations near a first, larger delta are not those near the least one.
+@example(honest=40, bits=10, steps=6, d=5, count=3, target=0.8125)
 @pytest.mark.full
 def test_get_delta_and_get_epsilon_agree(honest, bits, steps, d, count, target):
     accountant = ShuffleAccountant().compose(BinomialSumEvent(honest, bits, 0.5, steps, d), count)
