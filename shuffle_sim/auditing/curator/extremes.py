@@ -2,6 +2,7 @@
 
 A generator whose first numbers are far out stands in for what comes once in 10^9 draws. A law whose
 tails are cut, or drawn again, has another support for every value: that alone is more than delta.
+So has one that ends at 0 where its numbers are small.
 """
 
 from typing import Any
@@ -16,7 +17,9 @@ from shuffle_sim.protocol.release import Release
 
 _FAR = {"standard_normal": 7.0, "laplace": 40.0, "standard_gamma": 40.0}
 """Of normals 10^-12 are farther, of the others e^-40."""
-_FOLLOWS, _CHOICES, _UNLIKELY, _GUMBEL = 1.9, 8, 20.0, 60.0
+_TIMES = 2.0, 1e-3, 1e-6, 1e-9
+"""Noise is compared at so many times those numbers: farther out, and ever nearer to none."""
+_FOLLOWS, _CHOICES, _UNLIKELY, _GUMBEL = 0.95, 8, 20.0, 60.0
 
 
 class Extreme(np.random.Generator):
@@ -75,10 +78,15 @@ def check_extremes(release: Release, d: int) -> None:
     elif isinstance(mechanism, Noise) and isinstance(
         release.event, GaussianEvent | GammaEvent | LaplaceEvent
     ):
-        found = list[float]()
-        for times in (1.0, 2.0):
-            rng = Extreme(times)
-            noise: Floats = mechanism.sample(np.zeros(d), size, rng)
-            found.append(float(np.linalg.norm(noise)))
-        if rng.asked and found[1] < _FOLLOWS * found[0]:
-            raise LawError("numbers that are far out are cut, or drawn again")
+        far, asked = _norm_at(release, d, 1.0)
+        for times in _TIMES if asked else ():
+            if _norm_at(release, d, times)[0] < _FOLLOWS * times * far:
+                where = "far out" if times > 1 else "near 0"
+                raise LawError(f"numbers that are {where} are cut, or drawn again")
+
+
+def _norm_at(release: Release, d: int, times: float) -> tuple[float, bool]:
+    """Of the noise that follows numbers so many times as far out; whether any were asked for."""
+    rng = Extreme(times)
+    noise: Floats = release.mechanism.sample(np.zeros(d), release.sensitivity.value, rng)
+    return float(np.linalg.norm(noise)), bool(rng.asked)
