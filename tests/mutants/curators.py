@@ -31,6 +31,7 @@ from shuffle_sim.privacy.grid_noise import GridBinomial
 from shuffle_sim.privacy.ledger import PrivacyLedger
 from shuffle_sim.privacy.mechanisms import Exponential, Gaussian, L2Laplace, LocalGaussian
 from shuffle_sim.privacy.sparse_vector import SHARE, AboveThreshold
+from shuffle_sim.privacy.tested_release import TestedGaussian
 from shuffle_sim.protocol.release import Release, Sensitivity, Statistic
 from shuffle_sim.sampling import randomness
 
@@ -560,6 +561,12 @@ def gives_up(patch):
     patch.setattr(GibbsDraw, "sample", sample)
 
 
+def scores_one_off(patch):
+    """A test passes as one of a score below does."""
+    true = TestedGaussian._chance
+    patch.setattr(TestedGaussian, "_chance", lambda self, score: true(self, max(0, score - 1)))
+
+
 class ClipsByRows(Thrice):
     """The clip is the longest row."""
 
@@ -705,6 +712,7 @@ CURATED: dict[str, tuple[Any, Callable[[Any], object] | None, str]] = {
     "far tails drawn again": (Thrice, tails_far_redrawn, ALONE),
     "norms are cut": (_with(L2Laplace(0.2, 3)), norms_cut, ALONE),
     "unlikely choices never": (Chooses, unlikely_never, ALONE),
+    "scores one off": (_with(TestedGaussian(2.0, 0.01, 1.0)), scores_one_off, ALONE),
     "entropy of the clock": (Thrice, entropy_of_the_clock, MADE),
     **{name: (Thrice, plant, ALONE) for name, plant in MECHANISMS.items()},
     **{name: (Thrice, plant, MADE) for name, plant in VALUES.items()},

@@ -38,6 +38,10 @@ def _twelve_uniforms(mechanism, noise, rng):
     return mechanism.noise_multiplier * (rng.random((12, noise.size)).sum(axis=0) - 6)
 
 
+def _none_near_0(mechanism, noise, rng):
+    return noise * (abs(noise[0]) > 1e-4 * mechanism.noise_multiplier)
+
+
 def _bare(where):
     """Values that have no noise."""
 
@@ -74,6 +78,7 @@ MECHANISMS = {
     "a sign of two others": _noise(_sign_of_two),
     "noise of few seeds": _noise(_few_seeds),
     "twelve uniforms": _noise(_twelve_uniforms),
+    "none near 0": _noise(_none_near_0),
     "bare where all are negative": _bare(lambda value: value.max() < 0),
     "bare where integers": _bare(lambda value: (value == np.rint(value)) & (value != 0)),
 }

@@ -149,7 +149,8 @@ class Runs:
         for seen, called in [*zip(self.runs, self.called, strict=True)][:_FEWEST]:
             check_called(seen, called, base)
         begun += [each.begins for called in self.called for each in called]
-        alike = all(each == self.said[0] for each in self.said)  # else they follow from releases
+        of_first = self.said[: len(self.runs)]  # later ones are of other rows, too
+        alike = all(each == of_first[0] for each in of_first)  # else they follow from releases
         others = diverse(self._algorithm, self._first, self._second)
         tables = [*unsound(self._algorithm, self._first), *longer(self._algorithm, self._first)]
         tables += [each for each, _ in islice(others, 0, _OTHERS, _OTHERS // 2)]
