@@ -124,17 +124,19 @@ def planned_task(
     domain: int,
     privacy: Privacy,
     *,
-    objective: str = "messages",
+    objective: str | None = None,
     honest_fraction: float = 1.0,
 ) -> PlannedTask:
-    """The protocol of a task, planned for n users.
+    """The protocol of a task, planned for n users; by default as `calibrated` makes it.
 
     Raises:
         ParameterError: what it cannot do.
     """
     (name, kind), *_ = task_kinds(task).items()
     size = kind.size(n, domain, privacy)
-    made: Any = kind.calibrated(**size, objective=objective, honest_fraction=honest_fraction)
+    if objective is not None:
+        size |= {"objective": objective}
+    made: Any = kind.calibrated(**size, honest_fraction=honest_fraction)
     method = Method(name, "the plan", made.trust, **_numbers(lambda: made, 1))
     return PlannedTask(method, [asdict(each) for each in made.parts])
 

@@ -86,7 +86,7 @@ def present_task(
     output: show.Drawn,
     attackers: int = 0,
     noise: SumOptions | None = None,
-    objective: str = "",
+    objective: str | None = None,
 ) -> None:
     """All methods of a task at one privacy; and with `noise` the plan of its protocol.
 
@@ -116,7 +116,7 @@ def _print_task(summary: TaskReport) -> None:
     if summary.plan is not None:
         plan = summary.plan.method
         show.console.print(
-            f"[bold]plan[/]: {plan.messages:,.4g} messages and {plan.bits:,.4g} bits a user, error "
+            f"[bold]plan[/]: {show.number(plan.messages)} messages and {show.number(plan.bits)} bits a user, error "
             f"{show.number(plan.error)}, proven epsilon {plan.epsilon:.6g}"
         )
         for part in summary.plan.parameters:

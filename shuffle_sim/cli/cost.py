@@ -23,7 +23,8 @@ from shuffle_sim.execution.options import SEALING_SECONDS
 from shuffle_sim.privacy.bounds.paper import PrintedCost
 
 OBJECTIVE = (
-    "What is least: bits or messages, or error. Malicious users may then move a sum much more."
+    "What is least: bits or messages, or error. Malicious users may then move a sum much more. "
+    "Default: bits of sums, messages of histograms, error of other counts."
 )
 METHOD = "pollution, two-sided, response, fixed-blanket or unary; default pollution."
 LEAVES = "Cells of the range of quantiles, at least."

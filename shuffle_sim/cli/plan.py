@@ -70,7 +70,7 @@ def plan_command(
         None, "What a round is, such as a day: what one costs, and what is left."
     ),
     budget: Path | None = same(HostOptions, "budget"),
-    objective: str = option("bits", OBJECTIVE),
+    objective: str | None = option(None, OBJECTIVE),
 ) -> None:
     """Choose parameters: the fewest bits at a noise ratio, or the least noise in a bit budget.
 
@@ -90,7 +90,7 @@ def plan_command(
 
     Counts of other kinds than sums:
 
-    Example: shuffle-sim plan --task quantiles --domain 1024 --n 100k --objective error
+    Example: shuffle-sim plan --task quantiles --domain 1024 --n 100k --objective messages
     """
     file, person = persons.file, persons.person
     whose = Unit.RECORD if person is None else Unit.PERSON
@@ -113,7 +113,7 @@ def plan_command(
         noise.honest_fraction,
         noise.rotation,
     )
-    wish = noise.noise_ratio, noise.max_bits, noise.encoding, objective
+    wish = noise.noise_ratio, noise.max_bits, noise.encoding, objective or "bits"
     name, chosen, curve = searched(spec, *wish)
     summary = PlanReport(
         spec,

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from protocols import GroupMeans, HeavyHitters, Histogram, Quantiles
-from protocols.comparison.counts import TASKS, count_methods
+from protocols.comparison.counts import TASKS, count_methods, planned_task
 from shuffle_sim import ParameterError, Privacy
 from shuffle_sim.cli.app import app
 from shuffle_sim.privacy.trust import Trust
@@ -119,6 +119,18 @@ def test_the_commands_say_the_same(tmp_path):
     assert "plan: 1.533 messages" in done.stdout  # 100 x 42.66 / 8,000
     assert "planned = 8,000" in done.stdout
     assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("task", SIZES)
+def test_a_plan_is_what_the_command_of_the_task_runs(task):
+    n, domain = 20_000, 64
+    kind = {"group-means": GroupMeans, "quantiles": Quantiles}.get(task, Histogram)
+    kind = HeavyHitters if task == "heavy-hitters" else kind
+    made = kind.calibrated(**kind.size(n, domain, PRIVACY))
+    planned = planned_task(task, n, domain, PRIVACY).method
+    assert (planned.messages, planned.error) == (made.messages_per_user, made.error)
+    fewest = planned_task(task, n, domain, PRIVACY, objective="messages").method
+    assert (fewest.messages < planned.messages) == (task != "histogram")
 
 
 @pytest.mark.parametrize(
