@@ -115,9 +115,10 @@ def _print_task(summary: TaskReport) -> None:
     )
     if summary.plan is not None:
         plan = summary.plan.method
+        messages, bits, error = map(show.number, (plan.messages, plan.bits, plan.error))
         show.console.print(
-            f"[bold]plan[/]: {show.number(plan.messages)} messages and {show.number(plan.bits)} bits a user, error "
-            f"{show.number(plan.error)}, proven epsilon {plan.epsilon:.6g}"
+            f"[bold]plan[/]: {messages} messages and {bits} bits a user, error {error}, proven "
+            f"epsilon {plan.epsilon:.6g}"
         )
         for part in summary.plan.parameters:
             fields = (f"{name} = {_brief(value)}" for name, value in part.items())

@@ -309,6 +309,13 @@ def print_warnings(warnings: Iterable[str]) -> None:
         print_fact("", f"[bold]warning[/]: {text}", where=console)
 
 
+def print_outside(outside: int, values: int) -> None:
+    """A warning where most values lie outside: what is released is of the bounds then."""
+    if 2 * outside > values:
+        text = f"{outside:,} of {values:,} values are outside what is public: choose other bounds"
+        print_warnings([f"{text} (the simulator's view)"])
+
+
 def print_bounds(chosen: Mapping[str, Bounds]) -> None:
     """Bounds that the run chose; epsilon covers the choice."""
     if chosen:

@@ -288,6 +288,8 @@ def _print(summary: SumReport) -> None:
     clipped = f"{summary.reports.clipped:,} rows above the norm bound"
     clipped += f", {summary.clipped_cells:,} cells outside the public bounds"
     show.print_reports(summary.reports, clipped, summary.costs.rounds)
+    if summary.unit is not Unit.PERSON:  # whose cells are of all records
+        show.print_outside(summary.clipped_cells, summary.people * len(columns))
 
 
 def _draw(summary: SumReport) -> "Figure":

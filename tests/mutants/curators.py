@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 import math
 import secrets
+import sys
 import time
 from collections.abc import Callable
 from functools import partial
@@ -20,6 +21,7 @@ from protocols.erm.solver import UncertifiedError
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.persons import population_for
 from shuffle_sim.data.population import InMemory
+from shuffle_sim.errors import ParameterError
 from shuffle_sim.execution import curator, engine
 from shuffle_sim.execution.checkpoint import journal_of as journals
 from shuffle_sim.execution.identity import RunIdentity
@@ -591,6 +593,23 @@ class TellsRows(Thrice):
         self.choices = {"rows": f"the longest is {np.linalg.norm(rows, axis=1).max():.4g}"}
 
 
+class PrintsRows(Thrice):
+    """It prints how long the longest row is."""
+
+    def check(self, rows):
+        super().check(rows)
+        print(f"the longest is {np.linalg.norm(rows, axis=1).max():.4g}", file=sys.stderr)
+
+
+class ShowsRefusedRows(Thrice):
+    """An error shows the row that it refuses."""
+
+    def check(self, rows):
+        for row in rows[np.isnan(rows).any(axis=1)]:
+            raise ParameterError("row", row.tolist(), "of numbers")
+        super().check(rows)
+
+
 class AddsRows(Thrice):
     """The result has the mean of the rows in it."""
 
@@ -690,6 +709,8 @@ CURATED: dict[str, tuple[Any, Callable[[Any], object] | None, str]] = {
     "a clip of the rows": (ClipsByRows, None, FOLLOWS),
     "rows in the result": (AddsRows, None, FOLLOWS),
     "rows in what is said": (TellsRows, None, MADE),
+    "rows in prints": (PrintsRows, None, FOLLOWS),
+    "rows in errors": (ShowsRefusedRows, None, FOLLOWS),
     "minimisers as they are": (steep.perturbs, minimisers_as_they_are, ALONE),
     "gaps stop a run": (StopsAtGaps, None, MADE),
     "draws that give up": (steep.draws, gives_up, FAR),

@@ -64,11 +64,17 @@ def aside(run: Callable[[Any], Found], tables: Sequence[Any]) -> list[Found]:
             found.append(run(each))
         if written:
             raise LawError(f"a run writes a file that nobody asked for: {written[0]}")
-        own = [str(one.message) for one in warned if issubclass(one.category, UserWarning)]
+        own = (str(one.message) for one in warned if _tells(one))
         told.add("\n".join([said.getvalue(), *own]))
     if len(told) > 1:
         raise LawError("what a run prints, or warns of, follows from rows")
     return found
+
+
+def _tells(warned: warnings.WarningMessage) -> bool:
+    """Whether it is the run's own, or has numbers: those of libraries say only what went wrong."""
+    own = issubclass(warned.category, UserWarning)
+    return own or any(each.isdigit() for each in str(warned.message))
 
 
 def check_errors(run: Callable[[Any], object], rows: Any) -> None:

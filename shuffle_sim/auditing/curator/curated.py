@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from copy import copy, deepcopy
 from dataclasses import replace
+from functools import partial
 from itertools import islice, product
 from typing import Any
 
@@ -36,20 +37,17 @@ from shuffle_sim.auditing.curator.calls import (
     check_called,
     value_of,
 )
-from shuffle_sim.auditing.curator.following import check_followed
+from shuffle_sim.auditing.curator.following import check_followed, check_untold
 from shuffle_sim.auditing.curator.mechanism_law import check_mechanism
+from shuffle_sim.auditing.curator.noise_together import check_independent, check_released_differ
 from shuffle_sim.auditing.curator.release_law import (
     DIGITS,
-    check_digits,
     check_distance,
-    check_tails,
-    check_uniform,
     digits_of,
     threshold_uniform,
     uniform_of,
 )
 from shuffle_sim.auditing.curator.whole_tables import check_diverse, check_whole
-from shuffle_sim.auditing.laws.sequences import check_distinct, check_lags
 from shuffle_sim.auditing.laws.statistics import LawError, naming
 from shuffle_sim.data.persons import population_for
 from shuffle_sim.data.population import InMemory, Population
@@ -149,7 +147,7 @@ class Runs:
         for seen, called in [*zip(self.runs, self.called, strict=True)][:_FEWEST]:
             check_called(seen, called, base)
         begun += [each.begins for called in self.called for each in called]
-        of_first = self.said[: len(self.runs)]  # later ones are of other rows, too
+        of_first = self.said[: len(self.runs)]
         alike = all(each == of_first[0] for each in of_first)  # else they follow from releases
         others = diverse(self._algorithm, self._first, self._second)
         tables = [*unsound(self._algorithm, self._first), *longer(self._algorithm, self._first)]
@@ -160,13 +158,12 @@ class Runs:
                 break
             with allowed():
                 seen, called, result = self._run(population)
+                begun += [each.begins for each in called]
                 check_called(seen, called, population)
                 check_beside(self.results[0], result)
                 if alike and self.said[-1] != self.said[0]:
                     raise LawError("what an algorithm says of its choices follows from rows")
-                begun += [each.begins for each in called]
-        generator = getattr(self._options.get("execution"), "generator", GENERATORS[0])
-        if generator == GENERATORS[0]:  # another takes no seed
+        if self._seeded:
             for place, bit in enumerate(np.random.default_rng(_BITS).permutation(_BITS).tolist()):
                 if place >= _SEEDS and time.perf_counter() - began > self._seconds / 2:
                     break
@@ -179,14 +176,22 @@ class Runs:
         if len(set(known)) < len(known):
             raise LawError("two releases draw from one place of a stream")
 
+    @property
+    def _seeded(self) -> bool:
+        """Whether runs can have a seed: other generators take none."""
+        return getattr(self._options.get("execution"), "generator", None) in (None, GENERATORS[0])
+
     def followed(self) -> None:
         """What is asked of the rows, and the result, follow from what was released alone.
 
         Raises:
             LawError: they do not.
         """
-        others = [each for _, each in islice(self.neighbours(), 1, 40)]
-        check_followed(self._untouched, self._first, self._second, others, self._seconds)
+        pair, others = (self._first, self._second), islice(self.neighbours(), 1, 40)
+        check_followed(self._untouched, *pair, [each for _, each in others], self._seconds)
+        if self._seeded:  # other hosts print
+            here = partial(self._run, seed=0, runtime="inprocess", workers=1)
+            check_untold(here, self._algorithm, *pair)
 
     def resumed(self) -> None:
         """What a stopped run leaves on disk, and who may go on.
@@ -303,41 +308,11 @@ class Runs:
             drawn.append(mine)
         if any(drawn):
             every = np.concatenate([*digits, np.empty((0, DIGITS))])
-            self._independent(drawn, every, 4 * alarm / 5)
+            check_independent(drawn, every, 4 * alarm / 5)
         else:
-            self._released_differ()
+            check_released_differ([found[-1].released for found in self.runs if found])
         kinds = {repr(each.release.mechanism): each.release for each in self.runs[0]}
         for one in (few := [*kinds.values()][:_MECHANISMS]):
             check_mechanism(one, values[one.public()], alarm / 5 / len(few))
         if unknown:
             raise UncheckedError(f"{', '.join(sorted(unknown))}: no law of its noise")
-
-    @staticmethod
-    def _independent(drawn: list[list[Floats]], digits: Floats, alarm: float) -> None:
-        """Uniform numbers of all releases: fresh, uniform, and independent of each other."""
-        row = np.concatenate([each for mine in drawn for each in mine])
-        check_distinct(row, alarm / 5)
-        check_digits(digits, alarm / 5)
-        by_width: dict[int, list[Floats]] = {}
-        for one in (one for mine in drawn for one in mine):
-            by_width.setdefault(len(one), []).append(one)
-        for same in by_width.values():
-            check_uniform(np.array(same), alarm / 5 / len(by_width))
-        check_lags(2 * row[None] - 1, 1 / 3, alarm / 10, "noise of releases")
-        check_tails(row, alarm / 20)
-        places = max(map(len, drawn))
-        for place in range(places):
-            mine = np.concatenate([each[place] for each in drawn if place < len(each)])
-            with naming(f"release {place}"):
-                check_uniform(mine[:, None], alarm / 20 / places)
-        # Every two numbers of a run, also of two releases, over all runs.
-        long = min(sum(map(len, mine)) for mine in drawn)
-        if min(map(len, drawn)) > 1:
-            check_uniform(np.array([np.concatenate(mine)[:long] for mine in drawn]), alarm / 5)
-
-    def _released_differ(self) -> None:
-        """Two runs do not release the same floats."""
-        last = [np.ravel(np.asarray(each.released)) for found in self.runs for each in found[-1:]]
-        floats = [each.tobytes() for each in last if each.dtype.kind == "f" and each.size]
-        if len(floats) > 1 and len(set(floats)) == 1:
-            raise LawError(f"{len(floats)} runs without a seed release the same")

@@ -1,14 +1,17 @@
-"""Runs on other rows that are given the same releases: they must go the same way."""
+"""Runs on other rows that are given the same releases: they go the same way, and tell the same."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from copy import deepcopy
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from shuffle_sim.arrays import Floats
+from shuffle_sim.auditing.claims.aside import aside, check_errors
+from shuffle_sim.auditing.claims.neighbours import diverse
 from shuffle_sim.auditing.curator.calls import sampled, value_of
 from shuffle_sim.auditing.laws.statistics import LawError
 from shuffle_sim.data.persons import population_for
@@ -19,6 +22,7 @@ from shuffle_sim.protocol.release import CentralAlgorithm
 from shuffle_sim.wire.fingerprint import fingerprint
 
 _RELEASES, _TABLES = 200, 6  # that are followed; with the longest rows
+_KINDS = 14  # tables of which every third is run, too
 _SHRUNK = 0.3  # times all features
 
 
@@ -41,8 +45,7 @@ def check_followed(
     Raises:
         LawError: they follow from rows, too.
     """
-    shrunk, began = first.copy(), time.process_time()
-    shrunk[..., :-1] *= _SHRUNK
+    shrunk, began = _shrunk(first), time.process_time()
     longest = sorted(others, key=_largest, reverse=True)[:_TABLES]
     own = population_for(algorithm.unit, first, algorithm.most_records)
     tables: list[Any] = [second, shrunk, *longest]
@@ -51,6 +54,33 @@ def check_followed(
             break
         with suppress(ParameterError):  # rows that are not allowed are not looked at
             _follow(algorithm, own, population_for(algorithm.unit, rows, algorithm.most_records))
+
+
+def check_untold(
+    run: Callable[[Any], object], algorithm: CentralAlgorithm[Any], first: Floats, second: Floats
+) -> None:
+    """What runs print, warn of and write is the same on other rows, and errors show no row.
+
+    Args:
+        run: of rows, in this process and of one seed.
+        algorithm: that is run.
+        first: rows, or persons.
+        second: rows of which one differs.
+
+    Raises:
+        LawError: rows are told beside what is released.
+    """
+    check_errors(run, first)
+    others = (each for each, _ in islice(diverse(algorithm, first, second), 0, _KINDS, 3))
+    with suppress(ParameterError):  # rows that are not allowed are not looked at
+        aside(run, (first, second, _shrunk(first), *others))
+
+
+def _shrunk(rows: Floats) -> Floats:
+    """All features are shorter."""
+    found = rows.copy()
+    found[..., :-1] *= _SHRUNK
+    return found
 
 
 def _follow(algorithm: CentralAlgorithm[Any], own: Population, other: Population) -> None:

@@ -84,8 +84,10 @@ def check_mechanism(release: Release, value: Any, alarm: float) -> None:
         scores = range(mechanism.largest + 2)
         for score in scores:
             still = np.array([float(score), *np.zeros(np.size(value) - 1)])
-            drawn = [mechanism.sample(still, size, rng) for _ in range(_TESTED // len(scores))]
-            tested = [uniform_of(release, still, each, rng) for each in drawn]
+            tested = [
+                uniform_of(release, still, mechanism.sample(still, size, rng), rng)
+                for _ in range(_TESTED // len(scores))
+            ]
             with naming(f"TestedGaussian at a score of {score}"):
                 check_uniform(np.array(tested), alarm / len(scores))
     elif (after := getattr(mechanism, "after", None)) is not None:

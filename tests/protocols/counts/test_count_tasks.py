@@ -2,6 +2,7 @@
 
 import json
 import math
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -124,8 +125,7 @@ def test_the_commands_say_the_same(tmp_path):
 @pytest.mark.parametrize("task", SIZES)
 def test_a_plan_is_what_the_command_of_the_task_runs(task):
     n, domain = 20_000, 64
-    kind = {"group-means": GroupMeans, "quantiles": Quantiles}.get(task, Histogram)
-    kind = HeavyHitters if task == "heavy-hitters" else kind
+    kind: Any = (Histogram, HeavyHitters, Quantiles, GroupMeans)[[*SIZES].index(task)]
     made = kind.calibrated(**kind.size(n, domain, PRIVACY))
     planned = planned_task(task, n, domain, PRIVACY).method
     assert (planned.messages, planned.error) == (made.messages_per_user, made.error)
