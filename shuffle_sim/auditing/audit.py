@@ -113,6 +113,7 @@ def audit(
     shard: type[UserShard] = UserShard,
     shuffler: type[Shuffler] = Shuffler,
     privacy: Privacy | None = None,
+    reports: int = 1,
     thorough: bool = False,
     on_check: Callable[[str, int, int], None] | None = None,
     **options: Any,
@@ -132,6 +133,7 @@ def audit(
         shard: the implementation of the users.
         shuffler: the implementation of the shuffler.
         privacy: what the protocol was made for; None: what it states is held to no budget.
+        reports: runs, as of days, that this privacy is of: each user answers in all of them.
         thorough: more rounds, data and runs: some minutes in place of half of one.
         on_check: called before each check, with its name, its place and how many there are.
         options: of the run that is audited, as for `run`: runtime, workers, fidelity, security,
@@ -142,6 +144,7 @@ def audit(
             enumerated, the report says what could be checked and what not.
     """
     integer("repeats", repeats, 1000)
+    integer("reports", reports)
     spec = protocol.plan(protocol.init())
     if spec is None:
         raise ParameterError("protocol", type(protocol).__name__, "one with a round")
@@ -154,7 +157,7 @@ def audit(
     benches, late = _later(protocol, spec, given)
     steps += late
     theorem, delta, seen = stated_epsilon(protocol), protocol.delta, None
-    steps += within(theorem, delta, privacy)
+    steps += within(stated_epsilon(protocol, reports), delta, privacy)
     # Two more for views' odds and the order of the three epsilons; checks may depend on each other.
     alarm = FALSE_ALARM / (len(steps) + 2)
     for each in (bench, asked, *benches):

@@ -127,6 +127,8 @@ def audit_command(
         made = noise.encoded(n, d, budget, ratio=_NOISE_RATIO)[1]
     else:
         made = named_protocol(protocol, n, d, budget, **of_sum, **of_model)
+        if hasattr(made, "size"):  # of a sum or a count each round is a report, as of a day
+            options["reports"] = steps.rounds or 1
     asked |= {"security": hosting.security, "adversary": attacks(attack or [])}
     _shuffled(made, output, options | asked, allow_unchecked)
 
@@ -137,6 +139,7 @@ def audited(
     output: show.Output,
     made: Any,
     data: Any = None,
+    reports: int = 1,
     curated: tuple[Trainer, Callable[[Trainer], Any]] | None = None,
 ) -> None:
     """With --audit: look at the run that was asked for in place of making it, and end the command.
@@ -147,6 +150,7 @@ def audited(
         output: how what is found is shown.
         made: what would be run.
         data: on which it would be run: a shuffled protocol's own queries are looked at on them.
+        reports: as for `audit`.
         curated: of a curator's algorithm, the trainer, and how it makes one; None: users answer.
 
     Raises:
@@ -163,7 +167,7 @@ def audited(
     options |= {"privacy": privacy, "thorough": thorough}
     if curated is None:
         options |= {name: how.options[name] for name in ("fidelity", "security")}
-        options |= {"data": data, "adversary": how.options.get("adversary")}
+        options |= {"data": data, "adversary": how.options.get("adversary"), "reports": reports}
         _shuffled(made, output, options)
     else:
         trainer, make = curated

@@ -280,7 +280,7 @@ class CountsRun:
         file = self.source.file
         how = Running.of(self.host, self.execution, file.stem if file is not None else "", file)
         users = InMemory(rows) if self.source.counted is None else DrawnRecords(rows)
-        audited(how, self.privacy.budget, self.output, made, users)
+        audited(how, self.privacy.budget, self.output, made, users, rounds)
         start = announce(how.ahead(made, rows), (), yes=how.yes, json=self.output.json)
         result = how.run(made, users, on_start=start)
         return result.value, Released.of(result, made, blank, outside, rounds)

@@ -119,7 +119,7 @@ def sum_command(
     adversary = attacks(attack or [])
     rows = of_users(source, view, variance=variance)
     how = how.having(adversary=adversary)
-    audited(how, budget, output, asked, rows)
+    audited(how, budget, output, asked, rows, rounds)
     ahead = how.ahead(asked, rows)
     fewer = _fewer(noise, within, privacy=budget, **spec)
     start = announce(ahead, fewer, yes=how.yes, json=output.json)

@@ -293,11 +293,11 @@ def ordered(
     return Check(name, fine, "" if fine else words)
 
 
-def stated_epsilon(protocol: Protocol[Any]) -> float:
-    """epsilon of the whole run, its rounds planned on the way that no data would give."""
+def stated_epsilon(protocol: Protocol[Any], runs: int = 1) -> float:
+    """epsilon of so many whole runs, their rounds planned on the way that no data would give."""
     if protocol.claim is not None:
-        return protocol.claim.epsilon
+        return runs * protocol.claim.epsilon
     ledger = PrivacyLedger()
-    for spec in walked(protocol):
+    for spec in [*walked(protocol)] * runs:
         ledger.charge(spec.cohort, spec.event)
     return ledger.guarantee(protocol.delta, settled=False).epsilon

@@ -92,11 +92,11 @@ def convolved(first: Floats, second: Floats) -> Floats:
     )
 
 
-def summed(laws: list[tuple[Floats, int]]) -> Floats:
-    """The law of a sum of independent numbers: so many of each law."""
-    size = 1 + sum((len(pmf) - 1) * count for pmf, count in laws)
+def summed(laws: Sequence[tuple[Floats, int]], modulo: int | None = None) -> Floats:
+    """The law of a sum of independent numbers, so many of each law; or modulo a power of two."""
+    size = modulo or 1 + sum((len(pmf) - 1) * count for pmf, count in laws)
     # No shorter than the sum's law: a cyclic convolution would wrap its ends.
-    padded = 1 << max(1, size - 1).bit_length()
+    padded = modulo or 1 << max(1, size - 1).bit_length()
     transform = np.ones(padded // 2 + 1, complex)
     alike: dict[bytes, tuple[Floats, int]] = {}
     for pmf, count in laws:
@@ -104,8 +104,25 @@ def summed(laws: list[tuple[Floats, int]]) -> Floats:
         alike[pmf.tobytes()] = pmf, before + count
     for pmf, count in alike.values():
         # Alike laws once: a power in place of thousands of products.
-        transform *= np.fft.rfft(pmf / pmf.sum(), padded) ** count
+        folded = np.bincount(np.arange(len(pmf)) % padded, pmf / pmf.sum(), padded)
+        transform *= np.fft.rfft(folded) ** count
     return np.maximum(np.fft.irfft(transform, padded)[:size], 0.0)
+
+
+def in_the_middle(laws: Sequence[tuple[Floats, int]]) -> tuple[Floats, int]:
+    """The law of such a sum modulo a power of two, and what is added to it for that.
+
+    The mean is in the middle then, and the law is exact however far the sum may reach.
+    """
+    mean = spread = 0.0
+    for pmf, count in laws:
+        places = np.arange(len(pmf))
+        each = float(places @ pmf)
+        mean, spread = mean + count * each, spread + count * float((places - each) ** 2 @ pmf)
+    size = 1 << math.ceil(math.log2(32 + 32 * math.sqrt(spread)))
+    shift = size // 2 - round(mean)
+    law = np.roll(summed(laws, size), shift)
+    return np.asarray(law / law.sum()), shift
 
 
 def scored(seen: Ints, law: Floats) -> tuple[Floats, Floats, Floats]:

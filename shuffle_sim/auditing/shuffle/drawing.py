@@ -2,22 +2,19 @@
 
 import math
 from dataclasses import replace
-from functools import cached_property, partial
-from itertools import product
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shuffle_sim.arrays import Floats
-from shuffle_sim.auditing.claims.entropy import check_entropy
 from shuffle_sim.auditing.laws.evidence import against_spread
 from shuffle_sim.auditing.laws.samplers import check_samplers, samplers_of
-from shuffle_sim.auditing.laws.scores import judge, scored, stacked, summed
+from shuffle_sim.auditing.laws.scores import in_the_middle, judge, scored, stacked, summed
 from shuffle_sim.auditing.laws.sequences import (
     Series,
     check_axes,
     check_columns,
-    check_frames,
     check_repeats,
     check_series,
 )
@@ -25,6 +22,7 @@ from shuffle_sim.auditing.laws.statistics import LawError, naming
 from shuffle_sim.auditing.shuffle.bench import LARGEST, QUICK, BenchRound, Way
 from shuffle_sim.auditing.shuffle.searching import Searches
 from shuffle_sim.auditing.shuffle.sources import check_drawn
+from shuffle_sim.auditing.shuffle.stream_keys import ROUNDS, check_keys
 from shuffle_sim.auditing.shuffle.watching import bits_of_chance
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.population import InMemory
@@ -32,22 +30,15 @@ from shuffle_sim.execution.setup import default_block_size
 from shuffle_sim.roles.block_rows import chunk_rows
 from shuffle_sim.roles.users import admitted
 from shuffle_sim.sampling.kernels import fortran
-from shuffle_sim.sampling.randomness import GENERATORS, Role, entropy_of
+from shuffle_sim.sampling.randomness import GENERATORS
 
 _TURNED = 0, 1, 1 << 63, 1 << 127  # bits of the entropy: other runs
-_FAR, _LATE = (0, *(1 << power for power in range(41))), (0, 1, 2, 1 << 10, 1 << 31)
-"""Places and rounds: of few bits, so that fields of a key that share bits meet."""
-_ROUNDS = *range(24), 31, 32, 33, 64, 128, 256, 1 << 10, 1 << 16, 1 << 20, (1 << 31) - 1
 _LONG = 600_000  # draws of a block beyond every kernel's pieces, at most
 _STRONG = 5_000  # of them that a cryptographic generator makes
 _SEEDS, _SURE, _MESSAGES = 1 << 12, 100.0, 1e7  # blocks; bits of chance in each; messages of all
 _FEW = 200  # users whose words are counted
 _SUMS = 96  # of such a block
 _EXCESS = 0.01  # kurtosis of a sum beyond a Gaussian's, at most, for its spread to tell most
-_CHANGED = 24  # bits of the shuffler's entropy that one bit of the users' turns, at least
-_STREAMS, _SYSTEMS = 1 << 15, 1 << 17  # streams, and entropies of the system, two by two
-_RAW, _SINGLE = 1 << 18, 1 << 16  # words of a stream: at once, and one by one
-_WAYS = 1 << 9  # words that are taken of a stream in each way
 _DATA, _TURNS = 15, 1 << 10  # data that are tried, of so many coordinates at most
 
 
@@ -90,56 +81,7 @@ class Draws(Searches):
 
     def keys(self) -> None:
         """Streams of every run, round, role and place begin differently, and are independent."""
-        deployment = self.deployment("literal")
-        places = [0, 1, 2, 3, 255, 256, 1 << 16, 1 << 32, (1 << 32) + 1, 2 << 32]
-        keys = list(product(_ROUNDS[::2], Role, places))
-        seen = set[type]()  # of what draws, by other generators
-        for generator in GENERATORS:
-            drawn = replace(deployment, generator=generator)
-            begun = [drawn.stream(*key) for key in keys]
-            begun += [drawn.of_shuffler.stream(0, role, 0) for role in Role]
-            # Each bit by itself: a key that leaves out some of them repeats.
-            turned = [replace(drawn, entropy=self.entropy ^ 1 << bit) for bit in range(128)]
-            begun += [each.stream(1, Role.USERS, 0) for each in turned]
-            begun += [each.of_shuffler.stream(1, Role.SHUFFLER, 0) for each in turned]
-            hidden = drawn.of_shuffler.entropy
-            apart = ((each.of_shuffler.entropy ^ hidden).bit_count() for each in turned)
-            # Of a hash 64 of 128 bits turn: fewer than 24 with chance 4e-13 each.
-            if min(apart) < _CHANGED:
-                raise LawError("the users' entropy is computed from the shuffler's")
-            found = {type(rng.bit_generator) for rng in begun}
-            if len(found) > 1 or found & seen:
-                raise LawError(f"some roles do not draw by {generator}")
-            seen |= found
-            whole = replace(drawn, entropy=self.entropy | 1 << 127)
-            if any(_seed_bits(whole.stream(*key)) < 128 for key in keys):
-                raise LawError(f"{generator}: streams begin with fewer bits than their entropy has")
-            far = [drawn.stream(one, Role.USERS, at) for one, at in product(_LATE, _FAR)]
-            for some in (begun, far):
-                words = np.array([rng.bytes(32) for rng in some])
-                if len(np.unique(words)) < len(words):
-                    raise LawError(f"{generator}: two streams with other keys are one")
-            many = (drawn.stream(key, Role.USERS, 0).bit_generator for key in range(_STREAMS))
-            first = np.array([each.random_raw(1)[0] for each in many])
-            long = [drawn.stream(1 << 20, Role.USERS, 0) for _ in range(2)]
-            row = np.concatenate([long[0].bit_generator.random_raw(_RAW)])
-            one = long[1].integers(0, 1 << 64, _SINGLE, np.uint64)
-            mixed = _in_every_way(drawn.stream(1 << 19, Role.USERS, 0))
-            # 2^35 pairs of 64 bits: chance 2e-9 of a generator, within half of the alarm.
-            if any(len(np.unique(each)) < len(each) for each in (first, row, one, mixed)):
-                raise LawError(f"{generator}: words of a stream, or of two, are the same")
-            bits = np.array([np.frombuffer(rng.bytes(256), np.uint8) for rng in begun[-300:]])
-            signs = np.asarray(2.0 * np.unpackbits(bits, axis=1) - 1, np.float64)
-            check_frames(signs, np.ones(signs.shape[1]), self.alarm / 4, f"{generator}: streams")
-        fresh = np.array([list(entropy_of(None).to_bytes(16, "big")) for _ in range(256)], np.uint8)
-        ones = np.unpackbits(fresh, axis=1).sum(axis=0)
-        if (
-            len({entropy_of(None) for _ in range(_SYSTEMS)}) < _SYSTEMS
-            # Hoeffding: 128 coins of 256 leave that range with chance 4e-12 in all.
-            or not ((ones > 64) & (ones < 192)).all()
-        ):
-            raise LawError("the entropy of runs without a seed is not random")
-        check_entropy(partial(entropy_of, None))
+        check_keys(self.deployment("literal"), self.alarm)
 
     def streams(self) -> None:
         """No draw of a user comes again, in any round, block, place, or run; for every way.
@@ -250,13 +192,13 @@ class Draws(Searches):
         cohort = self.spec.cohort.size
         size = self.block_size or default_block_size(cohort, self.randomizer, fidelity)
         room = 2e6 if fidelity == "counts" else 2e7 / (self.each * self.labels)
-        most = int(room / len(_ROUNDS) / len(_TURNED) / max(1, self.labels))
+        most = int(room / len(ROUNDS) / len(_TURNED) / max(1, self.labels))
         size = max(2, min(size, most, cohort))
         users = max(size, min(cohort, most) // size * size)
-        rounds: tuple[int, ...] = _ROUNDS
+        rounds: tuple[int, ...] = ROUNDS
         runs: tuple[int, ...] = _TURNED
         if way[1] != GENERATORS[0] or math.isfinite(self.swift):
-            rounds, runs = _ROUNDS[::6], _TURNED[::3]
+            rounds, runs = ROUNDS[::6], _TURNED[::3]
         drawn = [self._drawn(way, fidelity, size, users, rounds, bits) for bits in runs]
         self._independent(drawn, len(rounds), alarm)
 
@@ -271,7 +213,7 @@ class Draws(Searches):
         if users < 2:
             return
         self._independent(
-            [self._drawn(way, fidelity, users, users, _ROUNDS[:2], bits) for bits in _TURNED[:2]],
+            [self._drawn(way, fidelity, users, users, ROUNDS[:2], bits) for bits in _TURNED[:2]],
             2,
             alarm,
         )
@@ -317,34 +259,7 @@ class Draws(Searches):
             judge(*stacked(tests), alarm / 2, "sums of long blocks, label, score")
         draws = []
         for at in np.flatnonzero(near):
-            size = 1 << math.ceil(math.log2(32 + 32 * math.sqrt(users * spread[at])))
-            shift = size // 2 - round(users * means[at])
-            # Modulo so many the law is exact, however far the sum itself may reach.
-            law = np.roll(_modulo(pmfs[at], users, size), shift)
-            draws.append(((seen[:, at] + shift) % size, law))
+            law, shift = in_the_middle([(pmfs[at], users)])
+            draws.append(((seen[:, at] + shift) % len(law), law))
         if draws and against_spread(draws, alarm / 2):
             raise LawError("sums of long blocks have another spread than those of their users")
-
-
-def _in_every_way(rng: np.random.Generator) -> NDArray[np.uint64]:
-    """Words of a stream that are taken in turn by each way to take them."""
-    raw = rng.bit_generator.random_raw
-    words = [raw(_WAYS), rng.integers(0, 1 << 64, _WAYS, np.uint64), raw(_WAYS)]
-    return np.concatenate([*words, np.frombuffer(rng.bytes(8 * _WAYS), np.uint64), raw(_WAYS)])
-
-
-def _seed_bits(rng: np.random.Generator) -> float:
-    """Bits that a stream begins with, at most; infinite where it does not show them."""
-    sequence = getattr(rng.bit_generator, "seed_seq", None)
-    if not isinstance(sequence, np.random.SeedSequence):
-        return math.inf
-    words = np.ravel(np.array(sequence.entropy, object)).tolist()
-    # As numpy takes them: an integer by its words of 32 bits.
-    return 32.0 * sum(max(1, -(-int(each or 0).bit_length() // 32)) for each in words)
-
-
-def _modulo(pmf: Floats, users: int, size: int) -> Floats:
-    """The law of the sum of so many independent numbers modulo `size`."""
-    folded = np.bincount(np.arange(len(pmf)) % size, weights=pmf / pmf.sum(), minlength=size)
-    law = np.maximum(np.fft.irfft(np.fft.rfft(folded) ** users, size), 0.0)
-    return np.asarray(law / law.sum())

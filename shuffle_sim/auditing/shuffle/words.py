@@ -23,6 +23,7 @@ from shuffle_sim.auditing.laws.sequences import check_products
 from shuffle_sim.auditing.laws.statistics import LawError, check_pmf, naming
 from shuffle_sim.auditing.shuffle.bench import ROUNDS, BenchRound
 from shuffle_sim.auditing.shuffle.viewing import check_orders
+from shuffle_sim.auditing.shuffle.word_groups import check_halves, check_totals, halves
 from shuffle_sim.auditing.shuffle.word_losses import WordLosses
 from shuffle_sim.auditing.shuffle.word_plan import WORD_KINDS
 from shuffle_sim.data.cohort import Cohort
@@ -44,6 +45,7 @@ _PAIRED = 400  # outcomes of two rounds, at most
 _SELDOM = 0.05  # of a law must be apart from its likeliest range
 _AT_ONCE, _FEW, _LOOKED = 1000, 150, 12  # users of a block, rounds, and words
 _TOGETHER, _CONTRASTED = 2_000, 500  # rounds
+_SYMBOLS = 4096  # of an alphabet whose words are all looked at
 _PAIRS = 16  # words at the beginning, and anywhere, that are compared two by two
 
 
@@ -166,6 +168,7 @@ class WordChecks(WordLosses):
         kept = np.union1d(few, np.arange(min(_PAIRS, len(self._words))))
         apart = np.array([self.randomizer.drawn_with(int(self._words[word])) for word in kept])
         pairs = np.nonzero(np.triu(apart[:, None] != apart))
+        self._groups(users)
         if not pairs[0].size:
             raise UncheckedError("all words that are looked at are drawn together")
         ways: dict[str, tuple[int, int, int]] = {"literal": (_TOGETHER, users, users)}
@@ -177,7 +180,27 @@ class WordChecks(WordLosses):
             with naming(fidelity):
                 seen, laws = self._tallies(fidelity, *drawn), self._laws_of(kept, drawn[1])
                 given = seen[:, kept], [law for _, law in laws], pairs
-                self._independent_words(*given, self.alarm / len(ways))
+                self._independent_words(*given, self.alarm / 2 / len(ways))
+
+    def _groups(self, users: int) -> None:
+        """Halves of groups of words: their laws, and two by two; all groups together."""
+        if self.symbols > _SYMBOLS:
+            return
+
+        def law(word: int) -> tuple[Floats, Floats]:
+            return self.said(self._pair[0], word), self.said(self._pair[1], word)
+
+        drawn_with, alarm = self.randomizer.drawn_with, self.alarm / 8
+        some = halves(self.symbols, drawn_with, law)
+        if not (some or self._counted):
+            return
+        fidelity = "aggregate" if self._counted else "literal"
+        seen = self._tallies(fidelity, _CONTRASTED, users, users, words=np.arange(self.symbols))
+        if self._counted:
+            check_totals(seen, users, drawn_with, law, alarm)
+        if some:
+            given = check_halves(seen, users, some, law, alarm)
+            self._independent_words(*given, alarm)
 
     @staticmethod
     def _independent_words(
@@ -278,8 +301,10 @@ class WordChecks(WordLosses):
         users: int = _USERS,
         block: int = _BLOCK,
         pair: list[Floats] | None = None,
+        words: NDArray[np.int64] | None = None,
     ) -> NDArray[np.int64]:
-        """(rounds, words), through the frames of the users' shard."""
+        """(rounds, words), through the frames of the users' shard; by default those watched."""
+        words = self._words if words is None else words
         rows = np.array([(pair or self._pair)[at % 2] for at in range(users)])
         deployment = replace(
             self.deployment(fidelity, size=block),
@@ -287,12 +312,12 @@ class WordChecks(WordLosses):
         )
         shard = self.shard(deployment, InMemory(self.shaped(rows)), deployment.blocks())
         answered = self.answered(shard, self.round(Cohort.of(0, users)), range(rounds))
-        seen = np.zeros((rounds, len(self._words)), np.int64)
+        seen = np.zeros((rounds, len(words)), np.int64)
         for index, frames in enumerate(answered):
             for frame in frames:
                 read = self._read(frame)
                 tally = read if isinstance(read, Tally) else read.tally()
-                seen[index] += self._dense(tally)[self._words]
+                seen[index] += self._dense(tally)[words]
         return seen
 
     def _agrees(self, seen: NDArray[np.int64], law: Floats, alarm: float, what: str) -> None:

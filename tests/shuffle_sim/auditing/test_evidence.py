@@ -17,7 +17,7 @@ from shuffle_sim.auditing.laws.evidence import (
     against_spread,
 )
 from shuffle_sim.auditing.laws.orders import _ranks
-from shuffle_sim.auditing.shuffle.drawing import _modulo
+from shuffle_sim.auditing.laws.scores import summed
 from shuffle_sim.auditing.shuffle.pooling import _hypergeometric
 
 
@@ -83,7 +83,7 @@ def test_laws_of_long_sums_and_of_large_pools():
     np.testing.assert_allclose(law, known, rtol=0, atol=1e-12)
     whole = stats.binom.pmf(np.arange(101), 100, 0.3)
     folded = np.bincount(np.arange(101) % 16, weights=whole, minlength=16)
-    np.testing.assert_allclose(_modulo(np.array([0.7, 0.3]), 100, 16), folded, atol=1e-12)
+    np.testing.assert_allclose(summed([(np.array([0.7, 0.3]), 100)], 16), folded, atol=1e-12)
 
 
 def test_ranks_of_orders_are_independent_and_a_place_that_is_preferred_is_caught():
