@@ -115,7 +115,11 @@ class ObjectiveTheorem(Theorem[ObjectiveEvent]):
     event = ObjectiveEvent
     near_gaussian = True
     source = "objective perturbation (docs: theory, Output perturbation, Objective perturbation)"
-    examples = (ObjectiveEvent(4.5, 0.025, 0.01), ObjectiveEvent(12.0, 0.25, 0.005))
+    examples = (
+        ObjectiveEvent(4.5, 0.025, 0.01),
+        ObjectiveEvent(12.0, 0.25, 0.005),
+        ObjectiveEvent(27.0, 1.4, 0.01, True),
+    )
 
     def epsilon(self, events: Releases[ObjectiveEvent], delta: float) -> float:
         if not delta:
@@ -152,7 +156,11 @@ class PureObjective(Theorem[PureObjectiveEvent]):
 
     event = PureObjectiveEvent
     source = "objective perturbation (docs: theory, Output perturbation, Objective perturbation)"
-    examples = (PureObjectiveEvent(0.9, 0.025, 0.01), PureObjectiveEvent(0.5, 0.25, 0.005, True))
+    examples = (
+        PureObjectiveEvent(0.9, 0.025, 0.01),
+        PureObjectiveEvent(0.5, 0.25, 0.005, True),
+        PureObjectiveEvent(0.2, 1.4, 0.01, True),
+    )
 
     def pure(self, event: PureObjectiveEvent) -> float:
         """tilt + ln(1 + curvature) + rate, or less where slopes and bends are coupled."""

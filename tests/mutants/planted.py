@@ -179,6 +179,18 @@ def few_seeds(patch):
     patch.setattr(deployment, "stream", stream)
 
 
+def amid_the_round_before(patch):
+    """Streams of odd rounds begin 8 words into those of the round before."""
+    true = randomness.stream
+
+    def stream(entropy, round_index, role, *more):
+        made = true(entropy, round_index - round_index % 2, role, *more)
+        made.bit_generator.random_raw(8 * (round_index % 2))
+        return made
+
+    patch.setattr(deployment, "stream", stream)
+
+
 def for_role(role, change):
     """The same, of one role's streams only."""
     return keyed(lambda *key: change(*key) if key[2] is role else key)

@@ -131,6 +131,7 @@ def _of_randomizers() -> Iterator[Mutant]:
         (few_floods, "FloodRandomizer", edges.FLOODS),
         *long_sums.PLANTED,
         (shared.pairs, "BucketRandomizer", {shared.OneCoinForAllBuckets: "apart"}),
+        (shared.wide, "BucketRandomizer", dict.fromkeys(shared.WIDE, "apart")),
     ):
         for kind, check in kinds.items():
             extra = _MORE.get(kind, ())
@@ -294,6 +295,7 @@ def _of_words() -> Iterator[Mutant]:
         ("response", c.Boasts, "message", {}),
         ("response", c.LastToldTruly, "message", {"categories": 8}),
         ("pollution", shared.AlsoInTheNextBin, "apart", {"n": 1000}),
+        ("pollution", shared.SureNumberOfBatches, "apart", {"n": 1000, "categories": 300}),
         *edges.WORDS,
     ):
         made = partial(c.histogram, method, kind, **more)
@@ -327,6 +329,7 @@ _PLANTED = (
     Mutant("rounds repeat after 16", "streams", plant=_key(round=lambda t: t % 16)),
     Mutant("lengths of other rows", "company", vector, plant=p.lengths_of_other_rows),
     Mutant("late rounds begin as blocks", "keys", plant=p.rounds_beside_blocks),
+    Mutant("rounds amid the ones before", "keys", plant=p.amid_the_round_before),
     Mutant("rounds repeat after 256", "keys", plant=_key(round=lambda t: t % 256)),
     Mutant("blocks share a stream", "streams", plant=_key(index=lambda i: i // 2)),
     Mutant("roles share a stream", "keys", plant=_key(role=lambda role: Role.USERS)),

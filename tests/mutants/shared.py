@@ -1,17 +1,19 @@
 """Defects of what is drawn together or apart: words, norms of rows, streams of users."""
 
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
 
 from protocols import SparseVectorSum
 from protocols.counts.pollution import Categories
+from protocols.counts.randomizer import Kind
 from protocols.sums.buckets import BucketRandomizer
 from protocols.sums.rotation import rotated
 from shuffle_sim.protocol.one_round import OneRound
 from shuffle_sim.roles import corrupted
 from shuffle_sim.sampling import compiled, compiled_rows
-from shuffle_sim.sampling.exact import poisson
+from shuffle_sim.sampling.exact import FRACTION, poisson
 from shuffle_sim.sampling.randomness import Role
 
 
@@ -53,6 +55,49 @@ class OneCoinForAllBuckets(BucketRandomizer):
         v = self._of_turned(np.take_along_axis(rotated(xs, self.rotation), places, axis=1))
         plus = rng.random((len(xs), 1)) < 0.5 + v
         return self.singly((2 * places + plus).ravel(), np.full(len(xs), self.buckets))
+
+
+def wide() -> Any:
+    return SparseVectorSum(n=200, d=64, bucket=16, a=0.2, delta=1e-2)
+
+
+class OneCoinForWideBuckets(OneCoinForAllBuckets):
+    """The same, where each word of a bucket is seldom sent."""
+
+
+class NeighboursComplement(BucketRandomizer):
+    """Of two users one has the other signs of the other's coins."""
+
+    def reports(self, xs, rng):
+        starts = np.arange(0, self.sent, self.bucket)
+        places = starts + rng.integers(self.bucket, size=(len(xs), self.buckets))
+        v = self._of_turned(np.take_along_axis(rotated(xs, self.rotation), places, axis=1))
+        coins = rng.random(places.shape)
+        coins[1::2] = 1 - coins[: len(coins) // 2 * 2 : 2]
+        plus = coins < 0.5 + v
+        return self.singly((2 * places + plus).ravel(), np.full(len(xs), self.buckets))
+
+
+WIDE = OneCoinForWideBuckets, NeighboursComplement
+
+
+class Sure(Kind):
+    """As many batches as there are on average."""
+
+    def drawn(self, users, rng):
+        count = self.number >> FRACTION
+        makers, places = (rng.integers(high, size=count) for high in (users, self.places))
+        sizes = self.sizes(count)
+        for first, step in self.words:
+            yield makers, first + step * places, sizes
+
+
+class SureNumberOfBatches(Categories):
+    """All bins together have a number of batches that is no secret."""
+
+    def kinds(self, users, rng):
+        for kind in super().kinds(users, rng):
+            yield Sure(**{each.name: getattr(kind, each.name) for each in fields(kind)})
 
 
 def first_column_has_no_square(patch: Any) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from protocols import Histogram
 from protocols.comparison.named import named_protocol
@@ -24,7 +25,9 @@ from shuffle_sim.auditing.claims.stated import (
 )
 from shuffle_sim.auditing.shuffle import canaries as canary
 from shuffle_sim.auditing.shuffle.canaries import canaries, odds_known, pair_table
+from shuffle_sim.cli.app import app
 from shuffle_sim.data.cohort import Cohort
+from shuffle_sim.errors import ParameterError
 from shuffle_sim.privacy.bounds import buckets
 from shuffle_sim.privacy.events import LaplaceEvent
 from shuffle_sim.privacy.ledger import Charge
@@ -175,3 +178,29 @@ def test_the_worst_user_is_found_without_the_ledger():
     cohorts = Cohort.of(0, 10), Cohort.of(5, 10)
     charges = tuple(Charge(each, LaplaceEvent(0.5)) for each in cohorts)
     assert worst_of(charges, 0.0) == pytest.approx(1.0)
+
+
+def test_reports_are_held_to_what_is_asked_for_all_of_them():
+    of_a_week, of_a_day = (
+        Histogram.calibrated(n=300, categories=4, privacy=BUDGET, rounds=rounds)
+        for rounds in (7, 1)
+    )
+    check_within(stated_epsilon(of_a_week, 7), of_a_week.delta, BUDGET)
+    check_within(stated_epsilon(of_a_day), of_a_day.delta, BUDGET)
+    with pytest.raises(LawError):
+        check_within(stated_epsilon(of_a_day, 7), of_a_day.delta, BUDGET)
+
+
+@pytest.mark.parametrize(("name", "reports"), [("histogram", 7), ("shuffle-gd", 1)])
+def test_rounds_of_counts_are_reports_and_of_optimisers_part_of_a_run(monkeypatch, name, reports):
+    given = {}
+
+    def audit(made, **options):
+        given.update(options)
+        raise ParameterError("seen", made, "no more")
+
+    monkeypatch.setattr("shuffle_sim.auditing.audit.audit", audit)
+    asked = ["audit", "--protocol", name, "--n", "300", "--rounds", "7"]
+    assert isinstance(CliRunner().invoke(app, asked).exception, ParameterError)
+    assert "repeats" in given
+    assert given.get("reports", 1) == reports
