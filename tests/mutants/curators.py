@@ -569,6 +569,19 @@ def scores_one_off(patch):
     patch.setattr(TestedGaussian, "_chance", lambda self, score: true(self, max(0, score - 1)))
 
 
+def sums_are_printed(patch):
+    """A statistic prints sums that are long."""
+    true = BallSum.__call__
+
+    def call(self, total, users):
+        found = true(self, total, users)
+        if np.linalg.norm(found) > users / 2:
+            print(f"a sum of {found}")
+        return found
+
+    patch.setattr(BallSum, "__call__", call)
+
+
 class ClipsByRows(Thrice):
     """The clip is the longest row."""
 
@@ -733,6 +746,7 @@ CURATED: dict[str, tuple[Any, Callable[[Any], object] | None, str]] = {
     "far tails drawn again": (Thrice, tails_far_redrawn, ALONE),
     "norms are cut": (_with(L2Laplace(0.2, 3)), norms_cut, ALONE),
     "unlikely choices never": (Chooses, unlikely_never, ALONE),
+    "sums in prints": (Thrice, sums_are_printed, FAR),
     "scores one off": (_with(TestedGaussian(2.0, 0.01, 1.0)), scores_one_off, ALONE),
     "entropy of the clock": (Thrice, entropy_of_the_clock, MADE),
     **{name: (Thrice, plant, ALONE) for name, plant in MECHANISMS.items()},

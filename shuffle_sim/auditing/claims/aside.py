@@ -51,6 +51,22 @@ def _heard() -> Iterator[tuple[io.StringIO, list[Any], list[str]]]:
         _WRITTEN.remove(written)
 
 
+@contextmanager
+def silent(what: str) -> Iterator[None]:
+    """What is computed within tells nothing aside.
+
+    Args:
+        what: for the message.
+
+    Raises:
+        LawError: it prints, warns, or writes a file.
+    """
+    with _heard() as (said, warned, written):
+        yield
+    if said.getvalue() or written or any(_tells(each) for each in warned):
+        raise LawError(f"{what} prints, warns, or writes a file")
+
+
 def aside(run: Callable[[Any], Found], tables: Sequence[Any]) -> list[Found]:
     """Runs in this process on each table, that tell nothing of it aside.
 
