@@ -143,8 +143,7 @@ def audit(
         ParameterError: a protocol without a round, or too few repeats. Where a law cannot be
             enumerated, the report says what could be checked and what not.
     """
-    integer("repeats", repeats, 1000)
-    integer("reports", reports)
+    repeats, reports = integer("repeats", repeats, 1000), integer("reports", reports)
     spec = protocol.plan(protocol.init())
     if spec is None:
         raise ParameterError("protocol", type(protocol).__name__, "one with a round")
@@ -155,22 +154,19 @@ def audit(
     bench.asked_for(asked.execution, options, thorough=thorough)
     steps = [bound(protocol), *steps_of(bench), *asked.steps()]
     benches, late = _later(protocol, spec, given)
-    steps += late
     theorem, delta, seen = stated_epsilon(protocol), protocol.delta, None
-    steps += within(stated_epsilon(protocol, reports), delta, privacy)
+    steps += [*late, *within(stated_epsilon(protocol, reports), delta, privacy)]
     # Two more for views' odds and the order of the three epsilons; checks may depend on each other.
     alarm = FALSE_ALARM / (len(steps) + 2)
     for each in (bench, asked, *benches):
         each.alarm = alarm
-    checks = list[Check]()
+    checks, on_check = list[Check](), on_check or (lambda *_: None)
     for step in steps:
-        if on_check is not None:
-            on_check(step.planned.name, len(checks), len(steps) + 1)
+        on_check(step.planned.name, len(checks), len(steps) + 1)
         checks.append(step.check())
     exact = theorem_of(type(spec.event)).exact(spec.event, delta)
     if isinstance(bench, Checks) or odds_known(protocol):
-        if on_check is not None:
-            on_check(ORDERED.name, len(checks), len(steps) + 1)
+        on_check(ORDERED.name, len(checks), len(steps) + 1)
         seen = asked.seen(bench.known, partial(Seen.open_at, claimed=theorem, doubt=alarm / 2))
         if seen is not None and seen.exact:
             steps.append(CheckStep(ODDS, partial(check_odds, seen, alarm)))

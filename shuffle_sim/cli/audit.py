@@ -29,6 +29,7 @@ from shuffle_sim.cli.options import (
 )
 from shuffle_sim.cli.running import Bar, Running
 from shuffle_sim.errors import ParameterError, integer, one_of, refuse_given
+from shuffle_sim.execution.forecast import forecast
 from shuffle_sim.execution.options import Execution
 from shuffle_sim.privacy.guarantee import Privacy
 
@@ -127,7 +128,8 @@ def audit_command(
         made = noise.encoded(n, d, budget, ratio=_NOISE_RATIO)[1]
     else:
         made = named_protocol(protocol, n, d, budget, **of_sum, **of_model)
-        if hasattr(made, "size"):  # of a sum or a count each round is a report, as of a day
+        # Of a sum or a count each round is a report, as of a day, in a run of its own.
+        if hasattr(made, "size") and forecast(made).rounds == 1:
             options["reports"] = steps.rounds or 1
     asked |= {"security": hosting.security, "adversary": attacks(attack or [])}
     _shuffled(made, output, options | asked, allow_unchecked)

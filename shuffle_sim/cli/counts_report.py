@@ -78,7 +78,7 @@ class Released:
         clipped = max(self.reports.clipped - self.blank, 0) + self.outside
         outside = f"{clipped:,} values outside what is public"
         show.print_reports(self.reports, outside, self.costs.rounds)
-        show.print_outside(clipped, self.reports.asked)
+        show.print_outside(clipped, self.reports.asked - self.blank)
         if self.blank:
             users = show.plural(self.blank, "user")
             show.print_fact(

@@ -2,6 +2,7 @@
 
 import io
 import os
+import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -16,6 +17,7 @@ from shuffle_sim.errors import ParameterError
 Found = TypeVar("Found")
 _SECRET = 0.7390851332151607  # of a row that is refused; its digits must not be told
 _SHOWN = 6  # of those digits
+_NUMBER = re.compile(r"(?<![A-Za-z_])\d")  # a digit that is not part of a name, such as log1p
 _CACHED = "__pycache__", ".nbi", ".nbc"  # in names of what the interpreter and compilers write
 _WRITTEN: list[list[str]] = []  # of each who listens: files that were opened to be written
 _HOOKED: list[bool] = []
@@ -52,19 +54,17 @@ def _heard() -> Iterator[tuple[io.StringIO, list[Any], list[str]]]:
 
 
 @contextmanager
-def silent(what: str) -> Iterator[None]:
-    """What is computed within tells nothing aside.
-
-    Args:
-        what: for the message.
+def listened(told: list[str]) -> Iterator[None]:
+    """Notes what is printed, and warned of, within.
 
     Raises:
-        LawError: it prints, warns, or writes a file.
+        LawError: a file is written.
     """
     with _heard() as (said, warned, written):
         yield
-    if said.getvalue() or written or any(_tells(each) for each in warned):
-        raise LawError(f"{what} prints, warns, or writes a file")
+    if written:
+        raise LawError(f"a run writes a file that nobody asked for: {written[0]}")
+    told.append("\n".join([said.getvalue(), *(str(one.message) for one in warned if _tells(one))]))
 
 
 def aside(run: Callable[[Any], Found], tables: Sequence[Any]) -> list[Found]:
@@ -74,23 +74,18 @@ def aside(run: Callable[[Any], Found], tables: Sequence[Any]) -> list[Found]:
         LawError: they print or warn of other things, or a file is written.
     """
     run(tables[0])  # what is imported and compiled once is
-    found, told = list[Found](), set[str]()
+    found, told = list[Found](), list[str]()
     for each in tables:
-        with _heard() as (said, warned, written):
+        with listened(told):
             found.append(run(each))
-        if written:
-            raise LawError(f"a run writes a file that nobody asked for: {written[0]}")
-        own = (str(one.message) for one in warned if _tells(one))
-        told.add("\n".join([said.getvalue(), *own]))
-    if len(told) > 1:
+    if len({*told}) > 1:
         raise LawError("what a run prints, or warns of, follows from rows")
     return found
 
 
 def _tells(warned: warnings.WarningMessage) -> bool:
     """Whether it is the run's own, or has numbers: those of libraries say only what went wrong."""
-    own = issubclass(warned.category, UserWarning)
-    return own or any(each.isdigit() for each in str(warned.message))
+    return issubclass(warned.category, UserWarning) or bool(_NUMBER.search(str(warned.message)))
 
 
 def check_errors(run: Callable[[Any], object], rows: Any) -> None:

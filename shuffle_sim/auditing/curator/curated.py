@@ -163,7 +163,8 @@ class Runs:
                 check_beside(self.results[0], result)
                 if alike and self.said[-1] != self.said[0]:
                     raise LawError("what an algorithm says of its choices follows from rows")
-        if self._seeded:
+        generator = getattr(self._options.get("execution"), "generator", GENERATORS[0])
+        if generator == GENERATORS[0]:  # another takes no seed
             for place, bit in enumerate(np.random.default_rng(_BITS).permutation(_BITS).tolist()):
                 if place >= _SEEDS and time.perf_counter() - began > self._seconds / 2:
                     break
@@ -176,11 +177,6 @@ class Runs:
         if len(set(known)) < len(known):
             raise LawError("two releases draw from one place of a stream")
 
-    @property
-    def _seeded(self) -> bool:
-        """Whether runs can have a seed: other generators take none."""
-        return getattr(self._options.get("execution"), "generator", None) in (None, GENERATORS[0])
-
     def followed(self) -> None:
         """What is asked of the rows, and the result, follow from what was released alone.
 
@@ -189,9 +185,10 @@ class Runs:
         """
         pair, others = (self._first, self._second), islice(self.neighbours(), 1, 40)
         check_followed(self._untouched, *pair, [each for _, each in others], self._seconds)
-        if self._seeded:  # other hosts print
-            here = partial(self._run, seed=0, runtime="inprocess", workers=1)
-            check_untold(here, self._algorithm, *pair)
+        # Other hosts, and what a caller hangs in, have files of their own.
+        how = self._options.get("execution") or Execution()
+        how = replace(how, on_round=None, on_plan=None, on_start=None)
+        check_untold(partial(self._run, runtime="inprocess", workers=1, execution=how), self._first)
 
     def resumed(self) -> None:
         """What a stopped run leaves on disk, and who may go on.

@@ -31,7 +31,8 @@ from shuffle_sim.sampling.randomness import entropy_of
 
 _OPENED, _DRAWN = 10_000, 1 << 20  # sessions that are opened; draws at once
 _TIMES, _FEW = 64, 1000  # values to which noise is added; numbers of noise that comes in vectors
-_TESTED = 20_000  # draws, of scores that may pass and of the first that may not
+_TESTED, _SCORES, _SHORT = 20_000, 12, 4
+"""Draws of a test, of scores that may pass and the first that may not; coordinates of noise."""
 _FAR = 6.0  # units of a threshold's noise from it
 _LOGS = (np.zeros(2), 150_000), *((np.linspace(0.0, span, 8), 10_000) for span in (2.0, 4.0, 6.0))
 """Log-odds of an exponential mechanism's choices, and how often it is asked: equal ones, and others
@@ -81,15 +82,14 @@ def check_mechanism(release: Release, value: Any, alarm: float) -> None:
                 if len(counted) > len(law) or against_law(counted, law, alarm / len(_LOGS)):
                     raise LawError(f"{len(law)} choices come {counted.tolist()} times")
     elif isinstance(mechanism, TestedGaussian):
-        scores = range(mechanism.largest + 2)
-        for score in scores:
-            still = np.array([float(score), *np.zeros(np.size(value) - 1)])
-            tested = [
-                uniform_of(release, still, mechanism.sample(still, size, rng), rng)
-                for _ in range(_TESTED // len(scores))
-            ]
-            with naming(f"TestedGaussian at a score of {score}"):
-                check_uniform(np.array(tested), alarm / len(scores))
+        scores = np.unique(np.linspace(0, mechanism.largest + 1, _SCORES).round())
+        for score in scores.tolist():
+            still = np.append(score, np.zeros(min(np.size(value) - 1, _SHORT)))
+            tests = (mechanism.sample(still, size, rng) for _ in range(_TESTED // len(scores)))
+            tested = [uniform_of(release, still, each, rng) for each in tests]
+            with naming(f"TestedGaussian at a score of {score:g}"):
+                if known := [each for each in tested if each is not None]:
+                    check_uniform(np.array(known), alarm / len(scores))
     elif (after := getattr(mechanism, "after", None)) is not None:
         still, event, unit = after(value)
         added = (np.asarray(mechanism.sample(still, size, rng)) / unit for _ in range(_FEW))

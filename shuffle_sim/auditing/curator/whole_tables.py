@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from copy import deepcopy
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffle_sim.arrays import Floats
-from shuffle_sim.auditing.claims.aside import silent
+from shuffle_sim.auditing.claims.aside import aside
 from shuffle_sim.auditing.claims.neighbours import RereadRows, diverse, taken
 from shuffle_sim.auditing.curator.calls import check_atoms, check_careless, value_of
 from shuffle_sim.auditing.curator.distances import distance
@@ -78,8 +79,7 @@ def check_diverse(
     for turn, (base, others) in enumerate(diverse(algorithm, *rows)):
         for place, release in enumerate(some):
             with naming(f"release {place} on rows of many kinds"):
-                with silent("a statistic"):
-                    value, *values = (value_of(release, each) for each in (base, *others))
+                value, *values = aside(partial(value_of, release), [base, *others])
                 check_careless(release, value, base, turn)
                 check_atoms(release, value)
                 for other in values:

@@ -23,8 +23,10 @@ _GROUPS = 12  # that are looked at
 _SURE = 1e-9  # of floating point
 
 
-def halves(symbols: int, drawn_with: Callable[[int], int], law: Law) -> list[NDArray[np.intp]]:
-    """Halves of groups whose words are drawn together, where each user sends one word of each.
+def single_groups(
+    symbols: int, drawn_with: Callable[[int], int], law: Law
+) -> list[NDArray[np.intp]]:
+    """Groups of words that are drawn together, of which each user sends one word on average.
 
     Args:
         symbols: of the alphabet.
@@ -32,7 +34,7 @@ def halves(symbols: int, drawn_with: Callable[[int], int], law: Law) -> list[NDA
         law: of each word.
 
     Returns:
-        Words, of each group that is looked at: the odd ones, and a half at random.
+        Of each group that is looked at, all words.
     """
     of = np.array([drawn_with(word) for word in range(symbols)])
     names = np.unique(of)
@@ -44,19 +46,19 @@ def halves(symbols: int, drawn_with: Callable[[int], int], law: Law) -> list[NDA
         single = all(len(each) == 2 for pair in laws for each in pair)
         sent = np.array([[each[-1] for each in pair] for pair in laws]).sum(axis=0)
         if len(words) > 1 and single and (np.abs(sent - 1) < _SURE).all():
-            found += [words[1::2], rng.permutation(words)[: len(words) // 2]]
+            found.append(words)
     return found
 
 
 def check_halves(
-    seen: NDArray[np.int64], users: int, some: list[NDArray[np.intp]], law: Law, alarm: float
+    seen: NDArray[np.int64], users: int, groups: list[NDArray[np.intp]], law: Law, alarm: float
 ) -> tuple[NDArray[np.int64], list[Floats], tuple[NDArray[np.intp], NDArray[np.intp]]]:
     """How many users send a word of each half has its law.
 
     Args:
         seen: tallies of all words, (rounds, symbols).
         users: of each round; half of them have each datum of the pair.
-        some: as `halves` gives them.
+        groups: words of which each user sends one.
         law: of each word.
         alarm: probability of a false alarm.
 
@@ -66,6 +68,9 @@ def check_halves(
     Raises:
         LawError: it has another.
     """
+    rng, some = np.random.default_rng(seen.shape[1]), list[NDArray[np.intp]]()
+    for words in groups:  # the odd ones, and a half at random
+        some += [words[1::2], rng.permutation(words)[: len(words) // 2]]
     counts = np.stack([seen[:, words].sum(axis=1) for words in some], axis=1)
     laws = list[Floats]()
     for words in some:

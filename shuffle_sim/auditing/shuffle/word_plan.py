@@ -68,9 +68,9 @@ WORD_KINDS: tuple[CheckKind, ...] = (
     CheckKind(
         "words that are drawn apart tell nothing of each other",
         "apart",
-        "ranks of up to 32 words in tallies of many users, two by two",
+        "ranks of up to 32 words in tallies of many users, two by two; halves of groups; totals",
         lambda b: "2,000 rounds of up to 1,000 users",
-        "noise that two words share, so that their sum or difference has none",
+        "noise that two words share, or all; a coin for several words of a user",
         applies=lambda b: hasattr(b.randomizer, "drawn_with"),
         brief=True,
     ),

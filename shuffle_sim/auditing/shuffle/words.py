@@ -23,7 +23,7 @@ from shuffle_sim.auditing.laws.sequences import check_products
 from shuffle_sim.auditing.laws.statistics import LawError, check_pmf, naming
 from shuffle_sim.auditing.shuffle.bench import ROUNDS, BenchRound
 from shuffle_sim.auditing.shuffle.viewing import check_orders
-from shuffle_sim.auditing.shuffle.word_groups import check_halves, check_totals, halves
+from shuffle_sim.auditing.shuffle.word_groups import check_halves, check_totals, single_groups
 from shuffle_sim.auditing.shuffle.word_losses import WordLosses
 from shuffle_sim.auditing.shuffle.word_plan import WORD_KINDS
 from shuffle_sim.data.cohort import Cohort
@@ -191,15 +191,16 @@ class WordChecks(WordLosses):
             return self.said(self._pair[0], word), self.said(self._pair[1], word)
 
         drawn_with, alarm = self.randomizer.drawn_with, self.alarm / 8
-        some = halves(self.symbols, drawn_with, law)
-        if not (some or self._counted):
+        groups = single_groups(self.symbols, drawn_with, law)
+        if not (groups or self._counted):
             return
         fidelity = "aggregate" if self._counted else "literal"
         seen = self._tallies(fidelity, _CONTRASTED, users, users, words=np.arange(self.symbols))
         if self._counted:
             check_totals(seen, users, drawn_with, law, alarm)
-        if some:
-            given = check_halves(seen, users, some, law, alarm)
+        # Others may send as many on average alone.
+        if single := [each for each in groups if (seen[:, each].sum(axis=1) == users).all()]:
+            given = check_halves(seen, users, single, law, alarm)
             self._independent_words(*given, alarm)
 
     @staticmethod
