@@ -191,7 +191,10 @@ def test_reports_are_held_to_what_is_asked_for_all_of_them():
         check_within(stated_epsilon(of_a_day, 7), of_a_day.delta, BUDGET)
 
 
-@pytest.mark.parametrize(("name", "reports"), [("histogram", 7), ("shuffle-gd", 1)])
+RUNS = [("histogram", 7), ("shuffle-gd", 1), ("running-totals", 1)]
+
+
+@pytest.mark.parametrize(("name", "reports"), RUNS)
 def test_rounds_of_counts_are_reports_and_of_optimisers_part_of_a_run(monkeypatch, name, reports):
     given = {}
 

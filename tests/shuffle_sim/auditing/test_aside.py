@@ -1,0 +1,60 @@
+"""What runs tell aside: honest prints, warnings and hooks are no alarm."""
+
+import warnings
+
+import numpy as np
+import pytest
+from mutants.curators import Thrice, curated
+
+from shuffle_sim import Execution
+from shuffle_sim.auditing import LawError
+from shuffle_sim.auditing.claims.aside import aside
+from shuffle_sim.auditing.curator.curated import Runs
+
+
+class PrintsReleased(Thrice):
+    """It prints what is released."""
+
+    def update(self, state, released):
+        print("released", released)
+        return super().update(state, released)
+
+
+def test_what_is_released_may_be_printed(capsys):
+    Runs(*curated(PrintsReleased), {}).followed()
+    assert "released" in capsys.readouterr().out
+
+
+def test_hooks_of_a_caller_may_write(tmp_path):
+    def write(*_):
+        with (tmp_path / "rounds.log").open("a") as file:
+            file.write("a round\n")
+
+    Runs(*curated(Thrice), {"execution": Execution(on_round=write)}).followed()
+    assert (tmp_path / "rounds.log").read_text()
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "seen"),
+    [
+        (RuntimeWarning, "overflow encountered in log1p", False),
+        (RuntimeWarning, "rcond = 1e-17", True),
+        (RuntimeWarning, "a row of length 3.5", True),
+        (UserWarning, "it did not converge", True),
+    ],
+)
+def test_warnings_that_follow_from_rows(kind, text, seen):
+    def run(rows):
+        if rows.any():
+            warnings.warn(text, kind, stacklevel=2)
+
+    tables = np.zeros(2), np.ones(2)
+    if seen:
+        with pytest.raises(LawError, match="follows from rows"):
+            aside(run, tables)
+    else:
+        aside(run, tables)
+
+
+def test_the_same_on_all_rows_is_no_alarm():
+    aside(lambda rows: print(f"{len(rows)} rows"), [np.zeros(2), np.ones(2)])
