@@ -69,7 +69,7 @@ WORD_KINDS: tuple[CheckKind, ...] = (
         "words that are drawn apart tell nothing of each other",
         "apart",
         "ranks of up to 32 words in tallies of many users, two by two; halves of groups; totals",
-        lambda b: "2,000 rounds of up to 1,000 users",
+        lambda b: "2,000 rounds of up to 1,000 users; groups and totals of up to 4,096 words",
         "noise that two words share, or all; a coin for several words of a user",
         applies=lambda b: hasattr(b.randomizer, "drawn_with"),
         brief=True,
