@@ -55,7 +55,7 @@ class _Noise:
 
 
 def count_methods(
-    task: str, n: int, domain: int, privacy: Privacy, attackers: int = 0
+    task: str, n: int, domain: int, privacy: Privacy, attackers: int = 0, rounds: int = 1
 ) -> list[Method]:
     """Every registered protocol of a task, then one message a user, a curator, the local model.
 
@@ -66,8 +66,9 @@ def count_methods(
         task: one of TASKS.
         n: users.
         domain: categories, cells, groups, or items; heavy hitters count their bits.
-        privacy: of the release; delta above 0.
+        privacy: of all rounds; delta above 0.
         attackers: malicious users.
+        rounds: such reports, as of days, that a user answers.
 
     Raises:
         ParameterError: another task, or a size that it cannot have.
@@ -76,9 +77,10 @@ def count_methods(
         raise ParameterError("task", task, f"one of sum, {', '.join(TASKS)}")
     integer("n", n, 2)
     integer("domain", domain, 2, 2**64)
+    integer("rounds", rounds)
     return [
-        *_protocols(task, n, domain, privacy, attackers),
-        *_formulas(task, n, domain, privacy, attackers),
+        *_protocols(task, n, domain, privacy, attackers, rounds),
+        *_formulas(task, n, domain, privacy, attackers, rounds),
     ]
 
 
@@ -89,16 +91,17 @@ def task_kinds(task: str) -> dict[str, type[CountsTask]]:
 
 
 def _protocols(
-    task: str, n: int, domain: int, privacy: Privacy, attackers: int
+    task: str, n: int, domain: int, privacy: Privacy, attackers: int, rounds: int
 ) -> Iterator[Method]:
+    more = {"rounds": rounds} if rounds > 1 else {}
     for name, kind in task_kinds(task).items():
         with skipping("protocol", name):
             for setting, make in kind.settings(n, domain, privacy).items():
-                numbers = partial(_numbers, make, attackers)
+                numbers = partial(_numbers, partial(make, **more), attackers, rounds)
                 yield Method.tried(name, setting, kind.trust, numbers)
 
 
-def _numbers(make: Callable[[], CountsTask], attackers: int) -> dict[str, Any]:
+def _numbers(make: Callable[[], CountsTask], attackers: int, rounds: int) -> dict[str, Any]:
     """Of a protocol that can be made."""
     made = make()
     return {
@@ -106,15 +109,22 @@ def _numbers(make: Callable[[], CountsTask], attackers: int) -> dict[str, Any]:
         "bits": made.bits_per_user,
         "error": made.error,
         "attacked": made.attacked(attackers),
-        "epsilon": made.epsilon,
+        "epsilon": made.epsilon_of(rounds),
     }
 
 
 @dataclass(frozen=True)
 class PlannedTask:
-    """A protocol beside others, with the parameters that were chosen for each of its parts."""
+    """A protocol beside others, with the parameters that were chosen for each of its parts.
+
+    Attributes:
+        method: its numbers; epsilon is of all rounds.
+        alone: epsilon of one round.
+        parameters: of each part.
+    """
 
     method: Method
+    alone: float
     parameters: list[dict[str, Any]]
 
 
@@ -126,6 +136,7 @@ def planned_task(
     *,
     objective: str | None = None,
     honest_fraction: float = 1.0,
+    rounds: int = 1,
 ) -> PlannedTask:
     """The protocol of a task, planned for n users; by default as `calibrated` makes it.
 
@@ -136,13 +147,15 @@ def planned_task(
     size = kind.size(n, domain, privacy)
     if objective is not None:
         size |= {"objective": objective}
-    made: Any = kind.calibrated(**size, honest_fraction=honest_fraction)
-    method = Method(name, "the plan", made.trust, **_numbers(lambda: made, 1))
-    return PlannedTask(method, [asdict(each) for each in made.parts])
+    made: Any = kind.calibrated(**size, honest_fraction=honest_fraction, rounds=rounds)
+    method = Method(name, "the plan", made.trust, **_numbers(lambda: made, 1, rounds))
+    return PlannedTask(method, made.epsilon, [asdict(each) for each in made.parts])
 
 
-def _formulas(task: str, n: int, domain: int, privacy: Privacy, attackers: int) -> Iterator[Method]:
-    for noise in _noises(n, privacy):
+def _formulas(
+    task: str, n: int, domain: int, privacy: Privacy, attackers: int, rounds: int
+) -> Iterator[Method]:
+    for noise in _noises(n, privacy, rounds):
         if task == "histogram" and noise.trust is Trust.SHUFFLE:
             continue  # a setting of the histogram itself
 
@@ -154,16 +167,19 @@ def _formulas(task: str, n: int, domain: int, privacy: Privacy, attackers: int) 
         yield Method.tried(str(noise.trust), noise.name, noise.trust, numbers)
 
 
-def _noises(n: int, privacy: Privacy) -> Iterator[_Noise]:
+def _noises(n: int, privacy: Privacy, rounds: int) -> Iterator[_Noise]:
     """One shuffled message, a curator's two laws, and the best of two local randomisers."""
+    each_round = privacy.epsilon / rounds  # where privacy is pure
 
     def local(levels: int, bins: int) -> Counting:
         return min(
-            (Response(bins, privacy.epsilon), Unary(bins, privacy.epsilon)),
+            (Response(bins, each_round), Unary(bins, each_round)),
             key=lambda each: _parted(each, n, levels),
         )
 
     def shuffled(levels: int, bins: int) -> Counting:
+        if rounds > 1:
+            raise ParameterError("rounds", rounds, "1: of one message a user none is planned")
         return Response(bins, count_planner.local(privacy, n // levels, bins))
 
     def single(name: str, trust: Trust, one: Callable[[int, int], Counting]) -> _Noise:
@@ -183,18 +199,19 @@ def _noises(n: int, privacy: Privacy) -> Iterator[_Noise]:
 
     def laplace(levels: int, bins: int) -> float:
         # Who is replaced leaves a bin and enters another, at each level: l1 is 2 levels,
-        rho = math.exp(-privacy.epsilon / (2 * levels))
+        rho = math.exp(-each_round / (2 * levels))
         return 2 * rho / (1 - rho) ** 2
 
     def normal(levels: int, bins: int) -> float:
-        # and l2 is sqrt(2 levels).
-        return gaussian.sigma(privacy.epsilon, privacy.delta, math.sqrt(2 * levels)) ** 2
+        # and l2 is sqrt(2 levels); of Gaussians the squares of all rounds add up.
+        moved = math.sqrt(2 * levels * rounds)
+        return gaussian.sigma(privacy.epsilon, privacy.delta, moved) ** 2
 
-    spread = gaussian.sigma(privacy.epsilon, privacy.delta)
+    spread = gaussian.sigma(privacy.epsilon, privacy.delta, math.sqrt(rounds))
     for name, variance, centred in (
         # Half of epsilon at l1 = 1/2 + 1/2: 2 (2/epsilon)^2;
         # a Gaussian at l2 = 1/sqrt(2), half of mu^2.
-        ("discrete Laplace", laplace, 8 / privacy.epsilon**2),
+        ("discrete Laplace", laplace, 8 / each_round**2),
         ("Gaussian", normal, spread**2),
     ):
         yield _Noise(name, Trust.CENTRAL, variance, lambda levels, bins: 1.0, sent, centred)

@@ -97,25 +97,31 @@ class FoundHistogram(Then, Protocol[Any]):
         bits: int = 32,
         kept: int = 100,
         honest_fraction: float = 1.0,
+        rounds: int = 1,
     ) -> Self:
-        """The least noise for the privacy of all rounds together: one rate for all of them.
+        """The least noise for the privacy of all releases together: one rate for all of them.
 
         Args:
             n: users.
-            privacy: of the whole run.
+            privacy: of the whole run, and of all `rounds` of it.
             bits: of an item.
             kept: items that are found at most.
             honest_fraction: of the users whose noise is counted on.
+            rounds: such runs, as of weeks, that a user answers.
         """
         levels = usual_levels(integer("n", n, 2), integer("bits", bits, 2, 64))
-        rounds = len(levels) + 1
-        rate = count_planner.one_sided(privacy, "error", rounds).rate
-        share = Privacy(privacy.epsilon, privacy.delta * len(levels) / rounds)  # for its caps
+        releases = (len(levels) + 1) * integer("rounds", rounds)
         search = HeavyHitters(
-            n=n, levels=levels, rate=rate, kept=kept, privacy=share, honest_fraction=honest_fraction
+            n=n,
+            levels=levels,
+            rate=count_planner.one_sided(privacy, "error", releases).rate,
+            kept=kept,
+            privacy=privacy,
+            honest_fraction=honest_fraction,
+            releases=releases,
         )
         of = search.noise, (kept + 1,), search.honest, privacy
-        counting = Categories.of_plan(*of, releases=rounds)
+        counting = Categories.of_plan(*of, releases=releases)
         return cls(search, counting, privacy.delta)
 
     @property

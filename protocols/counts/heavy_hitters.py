@@ -90,6 +90,7 @@ class HeavyHitters(Protocol[Search], CountsTask):
         noise: of each bin.
         false_items: an item that nobody has is reported with this probability at most.
         missed: an item of `least_count` users is missed with this probability at most.
+        releases: that the privacy is of, those of other runs among them.
     """
 
     task: ClassVar[str] = "heavy-hitters"
@@ -107,8 +108,9 @@ class HeavyHitters(Protocol[Search], CountsTask):
         false_items: float = 1e-3,
         missed: float = 1e-3,
         honest_fraction: float = 1.0,
+        releases: int | None = None,
     ) -> None:
-        """Explicit parameters; `calibrated` chooses the noise."""
+        """Explicit parameters; `calibrated` chooses the noise. `releases` None: one a level."""
         self.n = integer("n", n, 2)
         self.levels = tuple(integer("levels", each, 1, MAX_LEVEL) for each in levels)
         self.bits = sum(self.levels)
@@ -123,6 +125,9 @@ class HeavyHitters(Protocol[Search], CountsTask):
         self.missed = real("missed", missed, 0.0, 1.0, closed=(False, False))
         self.noise = count_planner.OneSided(rate, batch)
         self._privacy, self._delta = privacy, privacy.delta
+        self.releases = len(self.levels)
+        if releases is not None:
+            self.releases = integer("releases", releases, len(self.levels))
 
     @classmethod
     def calibrated(
@@ -137,12 +142,13 @@ class HeavyHitters(Protocol[Search], CountsTask):
         false_items: float = 1e-3,
         missed: float = 1e-3,
         honest_fraction: float = 1.0,
+        rounds: int = 1,
     ) -> Self:
         """The least noise, or the fewest messages, for the privacy of all levels together.
 
         Args:
             n: users.
-            privacy: of the whole run.
+            privacy: of all levels, in all `rounds`.
             bits: of an item; None: 32, or those of `levels`.
             levels: bits that each round asks for; None: about log2 n - 4 first, then 8 each.
             kept: prefixes that a level keeps at most.
@@ -150,6 +156,7 @@ class HeavyHitters(Protocol[Search], CountsTask):
             false_items: the chance of an item that nobody has.
             missed: the chance that an item of `least_count` users is missed.
             honest_fraction: of the users whose noise is counted on.
+            rounds: such runs, as of weeks, that a user answers.
         """
         integer("n", n, 2)
         if levels is not None and bits not in (None, sum(levels)):
@@ -159,7 +166,8 @@ class HeavyHitters(Protocol[Search], CountsTask):
             if levels is None
             else tuple(levels)
         )
-        plan = count_planner.one_sided(privacy, objective, len(parts))
+        releases = len(parts) * integer("rounds", rounds)
+        plan = count_planner.one_sided(privacy, objective, releases)
         return cls(
             n=n,
             levels=parts,
@@ -170,6 +178,7 @@ class HeavyHitters(Protocol[Search], CountsTask):
             false_items=false_items,
             missed=missed,
             honest_fraction=honest_fraction,
+            releases=releases,
         )
 
     @property
@@ -188,10 +197,10 @@ class HeavyHitters(Protocol[Search], CountsTask):
     @cached_property
     def randomizers(self) -> tuple[Prefixes, ...]:
         """Of each level."""
-        of, rounds = (self.honest, self._privacy), len(self.levels)
+        of = self.honest, self._privacy
         return tuple(
-            Prefixes.of_plan(self.noise, (self.bins(level),), *of, releases=rounds)
-            for level in range(rounds)
+            Prefixes.of_plan(self.noise, (self.bins(level),), *of, releases=self.releases)
+            for level in range(len(self.levels))
         )
 
     @property

@@ -237,7 +237,7 @@ class Histogram(OneView[Counting]):
         return {"n": n, "categories": domain, "privacy": privacy}
 
     @classmethod
-    def settings(cls, n: int, domain: int, privacy: Privacy) -> Mapping[str, Callable[[], Self]]:
+    def settings(cls, n: int, domain: int, privacy: Privacy) -> Mapping[str, Callable[..., Self]]:
         make = partial(cls.calibrated, **cls.size(n, domain, privacy))
         found = {
             f"pollution, {name}": each

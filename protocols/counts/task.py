@@ -33,7 +33,7 @@ class CountsTask(ABC):
     @classmethod
     @abstractmethod
     def calibrated(cls, *args: Any, **kwargs: Any) -> Self:
-        """By `size`, and by `objective` and `honest_fraction`, which have defaults."""
+        """By `size`; and by `objective`, `honest_fraction` and `rounds`, which have defaults."""
 
     @classmethod
     @abstractmethod
@@ -41,8 +41,8 @@ class CountsTask(ABC):
         """What `calibrated` must be given; `domain` is how many cells there are, or items."""
 
     @classmethod
-    def settings(cls, n: int, domain: int, privacy: Privacy) -> Mapping[str, Callable[[], Self]]:
-        """What comparisons show, by name."""
+    def settings(cls, n: int, domain: int, privacy: Privacy) -> Mapping[str, Callable[..., Self]]:
+        """What comparisons show, by name; each takes `rounds`, where several are planned."""
         return {
             says: partial(cls.calibrated, **cls.size(n, domain, privacy), objective=objective)
             for objective, says in OBJECTIVES.items()
@@ -68,13 +68,17 @@ class CountsTask(ABC):
         """Of these messages."""
         return math.fsum(each.usual_bits for each in self.parts)
 
-    @property
-    def epsilon(self) -> float:
-        """Proven, of all rounds together."""
+    def epsilon_of(self, rounds: int = 1) -> float:
+        """Proven, of so many runs together."""
         spent = ShuffleAccountant()
         for each in self.parts:
-            spent = spent.compose(each.event(self.honest, None))
+            spent = spent.compose(each.event(self.honest, None), rounds)
         return spent.get_epsilon(self.delta)
+
+    @property
+    def epsilon(self) -> float:
+        """Of one run."""
+        return self.epsilon_of()
 
     def attacked(self, attackers: int) -> float:
         """The error where so many users send the worst they can."""

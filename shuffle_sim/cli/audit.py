@@ -10,6 +10,7 @@ import typer
 
 from protocols.comparison.games import Game, game_of, steepest_game_of, tables_of
 from protocols.comparison.named import named_protocol, usual_size
+from protocols.counts.task import CountsTask
 from protocols.learning.training import Trainer
 from protocols.problems.losses import Linear
 from protocols.sums.planned import PlannedSum
@@ -129,7 +130,8 @@ def audit_command(
     else:
         made = named_protocol(protocol, n, d, budget, **of_sum, **of_model)
         # Of a sum or a count each round is a report, as of a day, in a run of its own.
-        if hasattr(made, "size") and forecast(made).rounds == 1:
+        whole = hasattr(made, "size") and forecast(made).rounds == 1
+        if whole or isinstance(made, CountsTask):
             options["reports"] = steps.rounds or 1
     asked |= {"security": hosting.security, "adversary": attacks(attack or [])}
     _shuffled(made, output, options | asked, allow_unchecked)

@@ -61,7 +61,8 @@ class TaskOptions:
             # 2^999999999 would be computed before it is refused.
             return int(int(base) ** min(int(power or "1"), 99))
         except ValueError:
-            raise ParameterError("domain", self.domain, "such as 1000 or 2^32") from None
+            given = "not given" if self.domain is None else self.domain
+            raise ParameterError("domain", given, "such as 1000 or 2^32") from None
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,7 @@ class TaskReport:
     domain: int
     epsilon: float
     delta: float
+    rounds: int
     attackers: int
     plan: PlannedTask | None
     methods: list[Method]
@@ -87,39 +89,43 @@ def present_task(
     attackers: int = 0,
     noise: SumOptions | None = None,
     objective: str | None = None,
+    rounds: int = 1,
 ) -> None:
     """All methods of a task at one privacy; and with `noise` the plan of its protocol.
 
     Raises:
         ParameterError: an unknown task, or what it cannot do.
     """
+    case = asked.task, n, asked.size
     with show.console.status("calibrating ..."):
-        methods = count_methods(asked.task, n, asked.size, privacy.budget, attackers)
+        methods = count_methods(*case, privacy.budget, attackers, rounds)
         plan = None
         if noise is not None:
             given = {key: each for key, each in noise.given.items() if key != "honest_fraction"}
             left_out(given, asked.task)
             least = "messages" if objective == "bits" else objective
-            case = asked.task, n, asked.size, privacy.budget
-            plan = planned_task(*case, objective=least, honest_fraction=noise.honest_fraction)
+            more: dict[str, Any] = {"honest_fraction": noise.honest_fraction, "rounds": rounds}
+            plan = planned_task(*case, privacy.budget, objective=least, **more)
     budget = privacy.epsilon, privacy.delta
     warnings = privacy.budget.warnings(n)
-    found = TaskReport(asked.task, n, asked.size, *budget, attackers, plan, methods, warnings)
+    found = TaskReport(*case, *budget, rounds, attackers, plan, methods, warnings)
     output.present(found, _print_task, _draw_task)
 
 
 def _print_task(summary: TaskReport) -> None:
     show.console.print(
         f"[bold]{summary.task}[/], n = {summary.n:,}, domain {summary.domain:,}, epsilon "
-        f"{summary.epsilon:g}, delta {summary.delta:g}"
+        f"{summary.epsilon:g}, delta {summary.delta:g}{_in_all(summary.rounds)}"
     )
     if summary.plan is not None:
         plan = summary.plan.method
         messages, bits, error = map(show.number, (plan.messages, plan.bits, plan.error))
         show.console.print(
             f"[bold]plan[/]: {messages} messages and {bits} bits a user, error {error}, proven "
-            f"epsilon {plan.epsilon:.6g}"
+            f"epsilon {plan.epsilon:.6g}{_in_all(summary.rounds)}"
         )
+        if summary.rounds > 1:
+            show.console.print(f"One round costs epsilon {summary.plan.alone:.4g}.")
         for part in summary.plan.parameters:
             fields = (f"{name} = {_brief(value)}" for name, value in part.items())
             show.details.print(", ".join(fields))
@@ -140,8 +146,13 @@ def _print_task(summary: TaskReport) -> None:
     attacked = f" Attacked: with {summary.attackers:,} malicious users." * bool(summary.attackers)
     show.details.print(
         "\nProtocols of this simulator are calibrated. The other rows are formulas: users that "
-        f"send one message each are parted over the levels of a tree.{attacked}"
+        "send one message each are parted over the levels of a tree. Messages, bits and errors are "
+        f"of one round.{attacked}"
     )
+
+
+def _in_all(rounds: int) -> str:
+    return f" in all {rounds:,} rounds" if rounds > 1 else ""
 
 
 def _brief(value: Any) -> str:
@@ -172,7 +183,7 @@ def _draw_task(summary: TaskReport) -> "Figure":
     return show.finish(
         axes,
         f"{summary.task}: {title}{summary.n:,} users, domain {summary.domain:,}, "
-        f"{show.budget(summary)}",
+        f"{show.budget(summary)}{_in_all(summary.rounds)}",
         "bits per user",
         fill(f"error: {ERRORS.get(summary.task, 'what the task states')}", 50),
         columns=2,

@@ -16,6 +16,7 @@ from protocols.counts import (
     Quantiles,
 )
 from shuffle_sim.arrays import Floats, dense
+from shuffle_sim.cli import show
 from shuffle_sim.cli.audit import audited
 from shuffle_sim.cli.cost import KEPT, LEAVES, METHOD, OBJECTIVE, CountForm
 from shuffle_sim.cli.counts_report import Counts, CountsReport, Groups, Heavy, Ranks, Released
@@ -76,9 +77,8 @@ def histogram_command(
     how = CountsRun(source, privacy, host, execution, output)
     if find:
         given = {"max_messages": noise.max_messages, "method": method, "with": across}
-        given["rounds"] = None if rounds == 1 else rounds
         left_out(given | {"categories": source.categories}, "--find")
-        how.count_found(column, noise.honest_fraction)
+        how.count_found(column, noise.honest_fraction, rounds)
         return
     columns = [column] if across is None else [column, across]
     kinds = [source.named(name) for name in columns]
@@ -88,14 +88,15 @@ def histogram_command(
         allowed = "another where cells are blank: each of its users has to send a category"
         raise ParameterError("method", method, allowed)
     sizes = tuple(len(each.classes) for each, _ in kinds)
-    made = Histogram.calibrated(
-        n=len(places),
-        categories=sizes if len(sizes) > 1 else sizes[0],
-        privacy=privacy.budget,
-        method=method,
-        rounds=rounds,
-        **vars(noise),
-    )
+    with show.console.status("calibrating ..."):
+        made = Histogram.calibrated(
+            n=len(places),
+            categories=sizes if len(sizes) > 1 else sizes[0],
+            privacy=privacy.budget,
+            method=method,
+            rounds=rounds,
+            **vars(noise),
+        )
     rows = places if len(sizes) > 1 else places[:, 0]
     value, released = how.run(made, rows, int(blank.sum()), rounds=rounds)
     accepted = released.reports.accepted
@@ -126,6 +127,7 @@ def quantiles_command(
     leaves: int = option(1024, LEAVES),
     honest_fraction: float = HONEST,
     rounds: int = ROUNDS,
+    objective: str = option("error", OBJECTIVE),
 ) -> None:
     """Release quantiles and the whole distribution of a column, with certified ranges.
 
@@ -134,15 +136,17 @@ def quantiles_command(
     """
     values, low, high = source.numbers(column)
     asked = tuple(_share(text) for text in shares.split(","))
-    made = Quantiles.calibrated(
-        n=len(values),
-        low=low,
-        high=high,
-        privacy=privacy.budget,
-        leaves=leaves,
-        honest_fraction=honest_fraction,
-        rounds=rounds,
-    )
+    with show.console.status("calibrating ..."):
+        made = Quantiles.calibrated(
+            n=len(values),
+            low=low,
+            high=high,
+            privacy=privacy.budget,
+            leaves=leaves,
+            objective=objective,
+            honest_fraction=honest_fraction,
+            rounds=rounds,
+        )
     how = CountsRun(source, privacy, host, execution, output)
     inside = np.clip(values, low, high)
     found, released = how.run(made, values, outside=int((inside != values).sum()), rounds=rounds)
@@ -185,25 +189,31 @@ def heavy_hitters_command(
     ),
     kept: int = option(100, KEPT),
     honest_fraction: float = HONEST,
+    rounds: int = ROUNDS,
+    objective: str = option("error", OBJECTIVE),
 ) -> None:
     """Find the items that many users have, without a list of them: texts by their first 8 bytes.
 
     Example: shuffle-sim heavy-hitters --file visits.csv --column page --epsilon 4
 
-    Example: shuffle-sim heavy-hitters --file visits.csv --column zip --bits 20
+    Example: shuffle-sim heavy-hitters --file visits.csv --column zip --bits 20 --rounds 52
+    --objective messages
     """
     table, how = (
         Coded.of(source.column(column), bits),
         CountsRun(source, privacy, host, execution, output),
     )
-    made = HeavyHitters.calibrated(
-        n=len(table.items),
-        privacy=privacy.budget,
-        bits=table.size,
-        kept=kept,
-        honest_fraction=honest_fraction,
-    )
-    found, released = how.run(made, table.rows)
+    with show.console.status("calibrating ..."):
+        made = HeavyHitters.calibrated(
+            n=len(table.items),
+            privacy=privacy.budget,
+            bits=table.size,
+            kept=kept,
+            objective=objective,
+            honest_fraction=honest_fraction,
+            rounds=rounds,
+        )
+    found, released = how.run(made, table.rows, rounds=rounds)
     summary = Heavy(
         column=column,
         items=tuple(map(table.name, found.items.tolist())),
@@ -233,15 +243,16 @@ def by_group(
     column = column.strip()
     values, low, high = how.source.numbers(column)
     kind, places = how.source.named(by)
-    made = GroupMeans.calibrated(
-        n=len(values),
-        groups=len(kind.classes),
-        low=low,
-        high=high,
-        privacy=how.privacy.budget,
-        honest_fraction=honest_fraction,
-        rounds=rounds,
-    )
+    with show.console.status("calibrating ..."):
+        made = GroupMeans.calibrated(
+            n=len(values),
+            groups=len(kind.classes),
+            low=low,
+            high=high,
+            privacy=how.privacy.budget,
+            honest_fraction=honest_fraction,
+            rounds=rounds,
+        )
     rows, blank = np.stack([places, values], axis=1), int((places == BLANK).sum())
     inside = np.clip(values, low, high)
     table, released = how.run(made, rows, blank, int((inside != values).sum()), rounds)
@@ -289,16 +300,18 @@ class CountsRun:
         """Print it and draw it, as asked for."""
         self.output.present(found, type(found).show, type(found).draw)
 
-    def count_found(self, column: str, honest_fraction: float) -> None:
-        """A histogram over the texts that many users have; all its rounds are charged together."""
+    def count_found(self, column: str, honest_fraction: float, rounds: int) -> None:
+        """A histogram over the texts that many users have; its search is charged, too."""
         table = Coded.of(self.source.column(column))
-        made = FoundHistogram.calibrated(
-            n=len(table.items),
-            privacy=self.privacy.budget,
-            bits=table.size,
-            honest_fraction=honest_fraction,
-        )
-        found, released = self.run(made, table.rows)
+        with show.console.status("calibrating ..."):
+            made = FoundHistogram.calibrated(
+                n=len(table.items),
+                privacy=self.privacy.budget,
+                bits=table.size,
+                honest_fraction=honest_fraction,
+                rounds=rounds,
+            )
+        found, released = self.run(made, table.rows, rounds=rounds)
         names, true = map(table.name, found.items.tolist()), table.counts(found.items)
         counts = np.append(true, len(table.items) - true.sum()), found.counts
         known = (found.low, found.high, 0.95), made, released, found.search.reports

@@ -194,9 +194,8 @@ class Source(PersonsOptions, LayoutOptions):
         if self.file is None:
             raise ParameterError("file", None, "given")
         layout = {each.name: getattr(self, each.name) for each in fields(LayoutOptions)}
-        declared = declared_of(
-            DataOptions(**layout, schema=self.schema, categories=self.categories)
-        )
+        options = DataOptions(**layout, schema=self.schema, categories=self.categories)
+        declared = declared_of(options)
         return columns_of(self.file, declared.layout, list(declared.columns)), declared
 
     @cached_property
@@ -207,10 +206,11 @@ class Source(PersonsOptions, LayoutOptions):
             ParameterError: no such column of names, or one that is missing.
         """
         person = self.person or self.table[1].person
-        return None if person is None else one_record_each(self._cells(person), f"column {person}")
+        where = f"column {person}"
+        return None if person is None else one_record_each(self._cells(person, "person"), where)
 
-    def _cells(self, name: str) -> NDArray[Any]:
-        return column_in(self.table[0], name, self.file or Path())
+    def _cells(self, name: str, asked: str = "column") -> NDArray[Any]:
+        return column_in(self.table[0], name, self.file or Path(), asked)
 
     def users(self, cells: NDArray[Any]) -> NDArray[Any]:
         """Of all rows those that count."""

@@ -24,8 +24,9 @@ from shuffle_sim.cli.options import (
     same,
 )
 from shuffle_sim.data.drawn_records import one_record_each
-from shuffle_sim.data.file_columns import column_of
+from shuffle_sim.data.file_columns import column_in, columns_of
 from shuffle_sim.data.population import Unit
+from shuffle_sim.data.schema import Layout
 from shuffle_sim.errors import ParameterError, parse_number, real
 from shuffle_sim.execution.budget import Budget
 from shuffle_sim.execution.people_plan import DROPPED, MALICIOUS, Horizon, PeoplePlan
@@ -90,14 +91,14 @@ def plan_command(
 
     Counts of other kinds than sums:
 
-    Example: shuffle-sim plan --task quantiles --domain 1024 --n 100k --objective messages
+    Example: shuffle-sim plan --task quantiles --domain 1024 --n 100k --rounds 52
     """
     file, person = persons.file, persons.person
     whose = Unit.RECORD if person is None else Unit.PERSON
     if asked.counts:
-        asked.alone(bounds=bounds, per=per, budget=budget, unit=unit, d=dimensions, rounds=rounds)
+        asked.alone(bounds=bounds, per=per, budget=budget, unit=unit, d=dimensions)
         n = _users(users, file, person)
-        present_task(asked, n, privacy, output, noise=noise, objective=objective)
+        present_task(asked, n, privacy, output, noise=noise, objective=objective, rounds=rounds)
         return
     if unit and bounds is None:
         raise ParameterError("unit", unit, "given with --bounds")
@@ -158,7 +159,8 @@ def _users(users: int | None, file: Path | None, person: str | None) -> int:
         raise ParameterError("n, file, person", given, "--n alone, or --file with --person")
     if file is None or person is None:
         return users or 0
-    return len(one_record_each(column_of(file, person), f"column {person}"))
+    names = column_in(columns_of(file, Layout()), person, file, "person")
+    return len(one_record_each(names, f"column {person}"))
 
 
 def _print(summary: PlanReport) -> None:

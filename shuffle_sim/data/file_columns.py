@@ -19,23 +19,16 @@ from shuffle_sim.data.schema import Layout, Schema
 from shuffle_sim.errors import WITHHELD, ParameterError
 
 
-def column_of(path: Path, name: str, layout: Layout | None = None) -> NDArray[Any]:
-    """One column of a file, of any type.
-
-    Raises:
-        ParameterError: unreadable file, or no such column.
-    """
-    return column_in(columns_of(path, layout or Layout()), name, path)
-
-
-def column_in(found: Mapping[str, NDArray[Any]], name: str, path: Path) -> NDArray[Any]:
+def column_in(
+    found: Mapping[str, NDArray[Any]], name: str, path: Path, asked: str = "column"
+) -> NDArray[Any]:
     """The column of a name, of those of a file.
 
     Raises:
-        ParameterError: no such column.
+        ParameterError: no such column; it names the option that `asked` for it.
     """
     if name not in found:
-        raise ParameterError("column", name, f"one of {', '.join(map(_quoted, found))} (in {path})")
+        raise ParameterError(asked, name, f"one of {', '.join(map(_quoted, found))} (in {path})")
     return found[name]
 
 

@@ -187,7 +187,7 @@ def read(
     every = known.columns if known.chosen else found
     names = columns or [name for name in every if name not in apart]
     for name in (*names, *stated, *apart):
-        column_in(found, name, path)
+        column_in(found, name, path, "person" if name == person else "column")
     if not names or target in names:
         raise ParameterError("columns", names, f"at least one, and not the label {target!r}")
     if person is not None and person in (*names, target):

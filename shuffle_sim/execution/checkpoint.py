@@ -50,7 +50,7 @@ class Checkpoint(Journal):
         try:
             if os.path.lexists(self._path) != resume:
                 allowed = (
-                    "a folder with a run to resume"
+                    "a folder with a run to resume: in this one none is charged, so begin it anew"
                     if resume
                     else "a folder without a run, or given with --resume"
                 )

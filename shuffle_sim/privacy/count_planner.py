@@ -120,7 +120,13 @@ def least(event_of: Callable[[float], PrivacyEvent], privacy: Privacy, releases:
 
     def excess(log: float) -> float:
         event = event_of(math.exp(log))
-        found = theorem_of(type(event)).delta(((event, releases),), privacy.epsilon)
+        try:
+            found = theorem_of(type(event)).delta(((event, releases),), privacy.epsilon)
+        except ParameterError as error:
+            if error.parameter == "noise":
+                allowed = "weaker, or of fewer releases: the law of so much noise is too wide"
+                raise ParameterError("privacy", privacy, allowed) from None
+            raise
         return math.log(max(found, 1e-300) / target)
 
     # A bracket, by steps of e^0.7: delta is computed at few scales, near the root.

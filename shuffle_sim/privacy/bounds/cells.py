@@ -25,6 +25,7 @@ _DEPTH = 46.0  # e^-46 of a law lies beyond its window
 _FALSE = 3e-16  # of a transform: what is below is its error
 _HIGH = 1e280  # where a recursion is scaled down
 _LARGEST = 2**25  # entries of a table
+_WIDEST = 2**22  # of a law
 
 
 @lru_cache(maxsize=64)
@@ -40,16 +41,14 @@ def compound(rate: float, sizes: Floats) -> Floats:
     negative. What lies beyond the window is below e^-46, by Bernstein's inequality.
 
     Raises:
-        ParameterError: more noise than 2^53 messages.
+        ParameterError: more noise than 2^53 messages, or a law of more than 2^22 numbers.
     """
-    integers = np.arange(1, sizes.size + 1)
-    mean, variance = rate * float(sizes @ integers), rate * float(sizes @ integers**2)
-    real("noise", mean, 0.0, MAX_UNITS, closed=(True, True))
-    # t solves t^2/(2 (v + J t/3)) = 46: Bernstein's inequality for batches up to J.
-    slope = sizes.size * _DEPTH / 3
-    reach = math.ceil(mean + slope + math.sqrt(slope**2 + 2 * variance * _DEPTH)) + 1
     if sizes.size == 1:
-        return np.asarray(scipy.stats.poisson.pmf(np.arange(reach), rate))
+        start, law = _poisson(rate)
+        integer("noise", start, 0, _LARGEST)
+        return np.concatenate([np.zeros(start), law])
+    reach, integers = _reach(rate, sizes), np.arange(1, sizes.size + 1)
+    integer("noise", reach, 1, _WIDEST)
     # As many zeros before P(0) as there are sizes: the recursion reaches back so far.
     weights = np.ascontiguousarray((rate * integers * sizes)[::-1])
     found, first, scale = np.zeros(reach + sizes.size), sizes.size, -rate
@@ -61,6 +60,32 @@ def compound(rate: float, sizes: Floats) -> Floats:
             value, scale = value / _HIGH, scale + math.log(_HIGH)
         found[first + j] = value
     return np.asarray(found[first:] * math.exp(scale))
+
+
+def _reach(rate: float, sizes: Floats) -> int:
+    """Beyond which there is less than e^-46 of Poisson(rate) batches."""
+    integers = np.arange(1, sizes.size + 1)
+    mean, variance = rate * float(sizes @ integers), rate * float(sizes @ integers**2)
+    real("noise", mean, 0.0, MAX_UNITS, closed=(True, True))
+    # t solves t^2/(2 (v + J t/3)) = 46: Bernstein's inequality for batches up to J.
+    slope = sizes.size * _DEPTH / 3
+    return math.ceil(mean + slope + math.sqrt(slope**2 + 2 * variance * _DEPTH)) + 1
+
+
+def _poisson(rate: float) -> tuple[int, Floats]:
+    """The first place and the law from there on; below it there is less than e^-46.
+
+    By its ratios, from the mode outward, and its sum: each place is right to some u times its
+    distance from the mode. By logarithms of factorials it would be to u times `rate`.
+    """
+    # P(N <= rate - x) <= e^(-x^2 / (2 rate)).
+    start, reach = max(0, math.floor(rate - math.sqrt(2 * _DEPTH * rate))), _reach(rate, batches(1))
+    integer("noise", reach - start, 1, _WIDEST)
+    mode = int(rate)
+    above = np.cumprod(rate / np.arange(mode + 1, reach))
+    below = np.cumprod(np.arange(mode, start, -1) / rate) if rate else above[:0]
+    law = np.concatenate([below[::-1], [1.0], above])
+    return start, law / law.sum()
 
 
 @dataclass(frozen=True)
@@ -128,7 +153,9 @@ def one_sided(rate: float, batch: int = 1, kept_back: float = 0.0) -> Cell:
     """
     real("rate", rate, 0.0, math.inf, closed=(True, False))
     real("kept_back", kept_back, 0.0, 1.0, closed=(True, False))
-    noise = compound(rate, batches(integer("batch", batch, 1, 2**20)))
+    sizes = batches(integer("batch", batch, 1, 2**20))
+    # Where it begins is the same for both: what is below is lost.
+    noise = _poisson(rate)[1] if batch == 1 else compound(rate, sizes)
     # The 0 that is appended rolls to the front: a user in the bin is one count more.
     outside = np.append(noise, 0.0)
     inside = (1 - kept_back) * np.roll(outside, 1) + kept_back * outside

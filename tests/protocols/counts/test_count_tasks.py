@@ -133,6 +133,30 @@ def test_a_plan_is_what_the_command_of_the_task_runs(task):
     assert (fewest.messages < planned.messages) == (task != "histogram")
 
 
+@pytest.mark.parametrize("task", SIZES)
+def test_plans_of_many_rounds(task):
+    n, domain = 20_000, 64
+    kind: Any = (Histogram, HeavyHitters, Quantiles, GroupMeans)[[*SIZES].index(task)]
+    made = kind.calibrated(**kind.size(n, domain, PRIVACY), rounds=12)
+    planned = planned_task(task, n, domain, PRIVACY, rounds=12)
+    assert planned.method.error == made.error
+    assert 0.999 < planned.method.epsilon == made.epsilon_of(12) <= 1.0
+    assert planned.alone == made.epsilon < 0.5
+
+
+def test_methods_of_many_rounds(monkeypatch):
+    """A curator's Gaussian has the root of their number; pure privacy is parted."""
+    monkeypatch.setattr(Quantiles, "settings", classmethod(_least_error))
+    case = "quantiles", 20_000, 64, PRIVACY
+    once = {each.title: each for each in count_methods(*case)}
+    often = {each.title: each for each in count_methods(*case, rounds=16)}
+    grown = {title: often[title].error / each.error for title, each in once.items()}
+    assert grown["central, Gaussian"] == pytest.approx(4.0)
+    assert grown["central, discrete Laplace"] == pytest.approx(16.0, rel=0.01)
+    assert grown["quantiles, least error"] == pytest.approx(4.0, rel=0.05)
+    assert "rounds" in often["shuffle, randomised response"].refused
+
+
 @pytest.mark.parametrize(
     ("words", "parameter"),
     [
@@ -147,7 +171,7 @@ def test_a_plan_is_what_the_command_of_the_task_runs(task):
             ("plan", "--task", "histogram", "--domain", "8", "--n", "9", "--max-bits", "3"),
             "max_bits",
         ),
-        (("plan", "--task", "histogram", "--domain", "8", "--n", "9", "--rounds", "3"), "rounds"),
+        (("plan", "--task", "histogram", "--domain", "8", "--n", "9", "--rounds", "0"), "rounds"),
     ],
 )
 def test_what_is_refused(words, parameter):

@@ -40,6 +40,24 @@ def test_all_rounds_are_charged_and_need_what_was_asked_for(made, rows):
     assert search.get_epsilon(1e-4) < 1.8  # the search alone would cost less
 
 
+@pytest.mark.parametrize("kind", [FoundHistogram, HeavyHitters])
+def test_runs_of_a_year_make_the_privacy_together(kind):
+    size = {"n": N, "privacy": SMALL, "bits": BITS, "kept": 8}
+    made, once = kind.calibrated(**size, rounds=52), kind.calibrated(**size)
+    assert 0.999 * 2 < epsilon_of(made, 52) <= 2.0
+    assert epsilon_of(made, 1) < 0.4
+    assert epsilon_of(once, 52) > 10  # what a year of noise for one run would cost
+
+
+def epsilon_of(made, runs):
+    """Of so many runs."""
+    parts = made.parts if isinstance(made, HeavyHitters) else (*made.search.parts, made.counting)
+    spent = ShuffleAccountant()
+    for each in parts:
+        spent.compose(each.event(N, None), runs)
+    return spent.get_epsilon(SMALL.delta)
+
+
 @pytest.mark.parametrize("fidelity", ["literal", "aggregate"])
 def test_found_items_are_counted_and_the_others_together(made, rows, fidelity):
     found = run(made, rows, fidelity=fidelity, seed=3).value

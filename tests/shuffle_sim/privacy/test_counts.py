@@ -10,7 +10,7 @@ import scipy
 from shuffle_sim import ParameterError, Privacy
 from shuffle_sim.privacy import count_planner
 from shuffle_sim.privacy.accountant import ShuffleAccountant
-from shuffle_sim.privacy.bounds import cells
+from shuffle_sim.privacy.bounds import cells, gaussian, losses
 from shuffle_sim.privacy.bounds.cells import Cell, batches, compound, one_sided, two_sided
 from shuffle_sim.privacy.bounds.gaussian import delta_gdp
 from shuffle_sim.privacy.bounds.losses import LossLaw, together
@@ -394,3 +394,57 @@ def test_many_releases_of_counts_compose_in_few_evaluations(monkeypatch):
     assert 0 < accountant.get_delta(1.0) < 1e-3
     assert accountant.get_epsilon(1e-6) > 0
     assert len(seen) < 300
+
+
+def flipped(count, epsilon, loss=0.05):
+    """delta of so many randomised responses, by a binomial's sum."""
+    answers = np.arange(count + 1)
+    true = 1 / (1 + math.exp(-loss))
+    losses = loss * (2 * answers - count)
+    law = scipy.stats.binom.pmf(answers, count, true)
+    return float((law * np.maximum(-np.expm1(epsilon - losses), 0.0)).sum())
+
+
+@pytest.mark.parametrize("count", [3, 64, 365, 5000])
+def test_releases_end_where_chernoff_says(count, monkeypatch):
+    true = 1 / (1 + math.exp(-0.05))
+    one = LossLaw.of(np.array([true, 1 - true]), np.array([1 - true, true]), 0.05)
+    law = one.times(count)
+    assert law.masses.size <= 22 * math.sqrt(count) + 4
+    for epsilon in (0.0, 0.5, 3.0, 8.0):
+        exact = flipped(count, epsilon)
+        assert exact * (1 - 1e-12) <= law.delta(epsilon) <= exact * (1 + 1e-8) + 1e-13 * count
+    # Ends that are cut too near, and not charged, would be seen.
+    monkeypatch.setattr(losses, "_CHERNOFF", 2.0)
+    monkeypatch.setattr(losses, "_TAIL", 0.0)
+    assert one.times(5000).delta(8.0) < flipped(5000, 8.0)
+
+
+def test_a_year_of_counts_takes_what_gaussians_would():
+    """A transform's error that grew with a law's length took 2.8 times the noise at 1e-8."""
+    for delta_, epsilon in ((1e-6, 1.0), (1e-8, 1.0), (1e-10, 0.5)):
+        plan = count_planner.pollution(Privacy(epsilon, delta_), 365)
+        limit = gaussian.sigma(epsilon, delta_, math.sqrt(2 * 365)) ** 2
+        assert limit < plan.rate < 1.02 * limit
+
+
+def test_large_poisson_laws_are_right_to_the_last_digits():
+    rate = 25_000.7
+    start, law = cells._poisson(rate)
+    places = start + np.arange(law.size)
+    assert law.sum() == pytest.approx(1.0, abs=1e-14)
+    assert law @ places == pytest.approx(rate, rel=1e-13)
+    seen = law[:-1] > 1e-300
+    ratios = law[1:][seen] / law[:-1][seen] * places[1:][seen] / rate
+    assert np.abs(ratios - 1).max() < 1e-14
+    assert compound(rate, batches(1))[start:].tolist() == law.tolist()
+    nothing = cells._poisson(0.0)[1]
+    assert nothing[0] == 1.0
+    assert not nothing[1:].any()
+
+
+def test_noise_whose_law_is_too_wide_is_refused():
+    """It was taken until the memory was full."""
+    with pytest.raises(ParameterError) as found:
+        count_planner.pollution(Privacy(1e-5, 1e-9), 365)
+    assert found.value.parameter == "privacy"
