@@ -124,7 +124,7 @@ def least(event_of: Callable[[float], PrivacyEvent], privacy: Privacy, releases:
             found = theorem_of(type(event)).delta(((event, releases),), privacy.epsilon)
         except ParameterError as error:
             if error.parameter == "noise":
-                allowed = "weaker, or of fewer releases: the law of so much noise is too wide"
+                allowed = "weaker, or of fewer releases: beyond that nothing is computed"
                 raise ParameterError("privacy", privacy, allowed) from None
             raise
         return math.log(max(found, 1e-300) / target)
@@ -171,7 +171,13 @@ def batched(
     """Plans of larger and larger batches, until their messages become more again."""
     best, batch = math.inf, 1
     while batch <= 2**16:
-        plan = pollution(privacy, releases, weights, batch)
+        try:
+            plan = pollution(privacy, releases, weights, batch)
+        except ParameterError:
+            if best == math.inf:
+                raise
+            batch = max(batch + 1, round(1.4 * batch))  # larger ones need fewer messages
+            continue
         yield plan
         if plan.messages > 1.2 * best:
             return

@@ -22,6 +22,7 @@ from protocols.counts.trees import Nodes
 from protocols.counts.two_sided import TwoSided
 from shuffle_sim import Privacy
 from shuffle_sim.arrays import dense
+from shuffle_sim.privacy.amplification import ShuffledEvent
 from shuffle_sim.wire.messages import Tally
 
 PRIVACY = Privacy(3.0, 1e-4)
@@ -191,6 +192,22 @@ class Boasts(Response):
     @property
     def kept(self):
         return 1 - (self.categories - 1) * self.lied
+
+
+class OneTruth(Unary):
+    """The own bit tells as much as another one: a report loses twice its epsilon0."""
+
+    @property
+    def kept(self):
+        return 1 - self.lied
+
+
+class OneMoreNeither(Response):
+    """Of its event one of the two categories counts as telling nothing."""
+
+    def event(self, users, query):
+        known = (self.categories - 1) / (np.exp(self.epsilon0) + self.categories - 1)
+        return ShuffledEvent(users, self.epsilon0, neither=known)
 
 
 def alike(kind):

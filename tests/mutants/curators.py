@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import logging
 import math
 import secrets
 import sys
@@ -260,6 +261,16 @@ def norms_cut(patch):
     def draw(rng, rate, d):
         way = rng.standard_normal(d)
         return way * (min(rng.standard_gamma(d), 14.0 + d) / (rate * np.linalg.norm(way)))
+
+    patch.setattr(gamma, "draw", draw)
+
+
+def ways_of_a_cube(patch):
+    """Directions of uniform numbers: more of them are towards corners."""
+
+    def draw(rng, rate, d):
+        way = rng.uniform(-1.0, 1.0, d)
+        return way * (rng.standard_gamma(d) / (rate * np.linalg.norm(way)))
 
     patch.setattr(gamma, "draw", draw)
 
@@ -614,6 +625,14 @@ class PrintsRows(Thrice):
         print(f"the longest is {np.linalg.norm(rows, axis=1).max():.4g}", file=sys.stderr)
 
 
+class LogsRows(Thrice):
+    """It logs how long the longest row is."""
+
+    def check(self, rows):
+        super().check(rows)
+        logging.getLogger("protocols.thrice").debug("%g", np.linalg.norm(rows, axis=1).max())
+
+
 class ShowsRefusedRows(Thrice):
     """An error shows the row that it refuses."""
 
@@ -723,6 +742,7 @@ CURATED: dict[str, tuple[Any, Callable[[Any], object] | None, str]] = {
     "rows in the result": (AddsRows, None, FOLLOWS),
     "rows in what is said": (TellsRows, None, MADE),
     "rows in prints": (PrintsRows, None, FOLLOWS),
+    "rows in logs": (LogsRows, None, FOLLOWS),
     "rows in errors": (ShowsRefusedRows, None, FOLLOWS),
     "minimisers as they are": (steep.perturbs, minimisers_as_they_are, ALONE),
     "gaps stop a run": (StopsAtGaps, None, MADE),
@@ -745,6 +765,7 @@ CURATED: dict[str, tuple[Any, Callable[[Any], object] | None, str]] = {
     "other labels go on": (Thrice, labels_are_no_content, RESUMES),
     "far tails drawn again": (Thrice, tails_far_redrawn, ALONE),
     "norms are cut": (_with(L2Laplace(0.2, 3)), norms_cut, ALONE),
+    "ways of a cube": (_with(L2Laplace(0.2, 3)), ways_of_a_cube, ALONE),
     "unlikely choices never": (Chooses, unlikely_never, ALONE),
     "sums in prints": (Thrice, sums_are_printed, FAR),
     "scores one off": (_with(TestedGaussian(2.0, 0.01, 1.0)), scores_one_off, ALONE),

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import fields, replace
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from shuffle_sim.roles import Analyzer, Shuffler, UserShard, onion, station, use
 from shuffle_sim.roles import pools as true_pools
 from shuffle_sim.roles.deployment import Deployment
 from shuffle_sim.sampling import shuffling
+from shuffle_sim.sampling.randomness import Role
 from shuffle_sim.wire.messages import Messages, Tally
 
 from . import counting
@@ -347,6 +349,11 @@ def later_tallies_bare(patch):
     patch.setattr(Prefixes, "tallied", tallied)
 
 
+def others_streams(patch):
+    """Honest users draw from the streams of corrupted ones."""
+    patch.setattr(users, "Role", SimpleNamespace(USERS=Role.ADVERSARY, ADVERSARY=Role.ADVERSARY))
+
+
 LATER: tuple[tuple[str, Callable[[], Any], Plant], ...] = (
     ("company", totals, later_reports_with_half),
     ("search", hitters, later_absent_are_silent),
@@ -383,6 +390,7 @@ PLANTED: tuple[tuple[str, str, Callable[[], Any], Plant, dict[str, Any]], ...] =
     ("bare beside corrupted", "company", vector(), bare_beside_corrupted, {}),
     ("bare where most are silent", "company", vector(), bare_where_most_are_silent, {}),
     ("bare in few", "company", vector(), bare_in_few, {}),
+    ("streams of corrupted users", "company", vector(), others_streams, {}),
     ("noise of the other cohort", "company", vector(), noise_of_the_other_cohort, {}),
     ("put back with other noise", "once", vector(), put_back_with_other_noise, {}),
     ("any round is taken", "agreed", vector(), any_round_is_taken, {}),

@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import logging
 import math
 import os
 import secrets
@@ -28,10 +29,11 @@ from protocols.comparison.named import named_protocol
 from protocols.counts.trees import Nodes
 from protocols.shuffle.one_shot import CertifiedMinimiser, OneShotAverage
 from shuffle_sim import Privacy, roles
+from shuffle_sim.arrays import dense
 from shuffle_sim.data import population
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.errors import ParameterError
-from shuffle_sim.execution import engine, journal, plain, rounds, setup
+from shuffle_sim.execution import checkpoint, engine, journal, plain, rounds, setup
 from shuffle_sim.execution.inprocess import InProcessRuntime
 from shuffle_sim.execution.result import Result
 from shuffle_sim.privacy import composition
@@ -479,7 +481,77 @@ def batches() -> Any:
     return ShuffleSGD.calibrated(n=80, problem=problem, privacy=few, batch=20, noise_ratio=1.3)
 
 
+def entropy_of_the_name(patch):
+    """Who knows the name of a run without a seed knows all that it draws."""
+    true = checkpoint.journal_of
+
+    def named(*given):
+        found = true(*given)
+        found.entropy = int.from_bytes(hashlib.sha256(found.task).digest()[:16], "big") | 1 << 100
+        return found
+
+    patch.setattr(engine, "journal_of", named)
+
+
+def _prepared(change):
+    """Rows of all users are changed before the first round."""
+
+    def plant(patch):
+        true = setup.suited
+
+        def suited(algorithm, data):
+            found: Any = true(algorithm, data)
+            return population.InMemory(change(found.array))
+
+        patch.setattr(engine, "suited", suited)
+
+    return plant
+
+
+def _by_the_longest(rows):
+    """All rows are shorter where one is in other units."""
+    longest = np.abs(rows).max()
+    return rows / longest if 1e3 < longest < np.inf else rows
+
+
+def _sorted(rows):
+    return rows[np.lexsort(rows.T)]
+
+
+def far_rows_in_one_way(patch):
+    """Where a row was cut far, its block draws the same in every run."""
+    true, cut = users.admitted, [False]
+
+    def admitted(values, *known):
+        found = true(values, *known)
+        cut[0] = bool(np.isinf(np.square(np.asarray(dense(values), float))).any())
+        return found
+
+    drawn = users._randomized
+
+    def randomized(fidelity, values, randomizer, rng):
+        return drawn(fidelity, values, randomizer, np.random.default_rng(5) if cut[0] else rng)
+
+    patch.setattr(users, "admitted", admitted)
+    patch.setattr(users, "_randomized", randomized)
+
+
+def rows_in_logs(patch):
+    true = users.admitted
+
+    def admitted(values, *known):
+        logging.getLogger("shuffle_sim.users").debug("values %s", dense(values))
+        return true(values, *known)
+
+    patch.setattr(users, "admitted", admitted)
+
+
 PLANTED = (
+    ("entropy of the name", "unseeded", vector, entropy_of_the_name),
+    ("all by the longest", "hosted", calibrated, _prepared(_by_the_longest)),
+    ("rows in order", "hosted", batches, _prepared(_sorted)),
+    ("far rows in one way", "hosted", calibrated, far_rows_in_one_way),
+    ("rows in logs", "hosted", calibrated, rows_in_logs),
     ("four seeds in runs", "streams", vector, quiet_in_runs),
     ("a public order in runs", "order", vector, public_order_in_runs),
     ("entropy names the run", "unseeded", vector, task_of_entropy),

@@ -294,6 +294,8 @@ def _of_words() -> Iterator[Mutant]:
         ("response", c.SameLies, "rounds", {}),
         ("response", c.Boasts, "message", {}),
         ("response", c.LastToldTruly, "message", {"categories": 8}),
+        ("response", c.OneMoreNeither, "message", {}),
+        ("unary", c.OneTruth, "message", {}),
         ("pollution", shared.AlsoInTheNextBin, "apart", {"n": 1000}),
         ("pollution", shared.SureNumberOfBatches, "apart", {"n": 1000, "categories": 300}),
         *edges.WORDS,

@@ -1,6 +1,7 @@
-"""What a run tells aside: warnings and prints, files that it writes, and texts of errors."""
+"""What a run tells aside: warnings, prints and logs, files that it writes, and texts of errors."""
 
 import io
+import logging
 import os
 import re
 import sys
@@ -21,6 +22,7 @@ _NUMBER = re.compile(r"(?<![A-Za-z_])\d")  # a digit that is not part of a name,
 _CACHED = "__pycache__", ".nbi", ".nbc"  # in names of what the interpreter and compilers write
 _WRITTEN: list[list[str]] = []  # of each who listens: files that were opened to be written
 _HOOKED: list[bool] = []
+_LOGGERS = "shuffle_sim", "protocols", "actors"
 
 
 def _note(event: str, given: Any) -> None:
@@ -46,11 +48,29 @@ def _heard() -> Iterator[tuple[io.StringIO, list[Any], list[str]]]:
             warnings.catch_warnings(record=True) as warned,
             redirect_stdout(said),
             redirect_stderr(said),
+            logged(said),
         ):
             warnings.simplefilter("always")
             yield said, warned, written
     finally:
         _WRITTEN.remove(written)
+
+
+@contextmanager
+def logged(said: io.StringIO) -> Iterator[None]:
+    """What this package logs is noted, at whatever level, from now on in this process."""
+    handler = logging.StreamHandler(said)
+    every = [logging.getLogger(name) for name in _LOGGERS]
+    levels = [each.level for each in every]
+    for each in every:
+        each.addHandler(handler)
+        each.setLevel(1)
+    try:
+        yield
+    finally:
+        for each, level in zip(every, levels, strict=True):
+            each.removeHandler(handler)
+            each.setLevel(level)
 
 
 @contextmanager

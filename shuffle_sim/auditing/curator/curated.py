@@ -188,7 +188,11 @@ class Runs:
         # Other hosts, and what a caller hangs in, have files of their own.
         how = self._options.get("execution") or Execution()
         how = replace(how, on_round=None, on_plan=None, on_start=None)
-        check_untold(partial(self._run, runtime="inprocess", workers=1, execution=how), self._first)
+        check_untold(
+            partial(self._run, runtime="inprocess", workers=1, execution=how),
+            self._first,
+            self._second,
+        )
 
     def resumed(self) -> None:
         """What a stopped run leaves on disk, and who may go on.

@@ -1,5 +1,6 @@
 """Runs on other rows that are given the same releases: they go the same way, and tell the same."""
 
+import io
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from shuffle_sim.arrays import Floats
-from shuffle_sim.auditing.claims.aside import aside, check_errors, listened
+from shuffle_sim.auditing.claims.aside import aside, check_errors, listened, logged
 from shuffle_sim.auditing.curator.calls import sampled, value_of
 from shuffle_sim.auditing.laws.statistics import LawError
 from shuffle_sim.data.persons import population_for
@@ -53,18 +54,26 @@ def check_followed(
             _follow(algorithm, own, population_for(algorithm.unit, rows, algorithm.most_records))
 
 
-def check_untold(run: Callable[[Any], object], first: Floats) -> None:
-    """A run writes no file, and errors show no row.
+def check_untold(run: Callable[[Any], object], first: Floats, second: Floats) -> None:
+    """A run writes no file, logs nothing of rows, and errors show no row.
 
     Args:
         run: of rows, in this process.
         first: rows, or persons.
+        second: others.
 
     Raises:
         LawError: rows are told beside what is released.
     """
     check_errors(run, first)
     aside(run, [first])
+    logs = io.StringIO(), io.StringIO()
+    for rows, said in zip((first, second), logs, strict=True):
+        with logged(said):
+            run(rows)
+    # A caller's algorithm may log its releases; this package has no reason to log anything of them.
+    if logs[0].getvalue() != logs[1].getvalue():
+        raise LawError("what a run logs follows from rows")
 
 
 def _shrunk(rows: Floats) -> Floats:

@@ -39,7 +39,7 @@ _LOGS = (np.zeros(2), 150_000), *((np.linspace(0.0, span, 8), 10_000) for span i
 of which the worst, in a tail, comes first."""
 _CALLS, _SLOW, _NUMBERS = 1 << 15, 1 << 12, 1 << 17  # for vectors as they are released; numbers
 _LEAST, _SECONDS = 64, 1.0  # of those calls; of processor time
-_TRIPLES = 64  # coordinates of which every three are compared, at most
+_TRIPLES = 64  # coordinates of which every three are compared, at most, and at each end every one
 _COLLISION = 2.0**-52  # chance that two numbers agree: density times spacing of doubles, at most
 _GRIDS = 12, 40  # powers of 1/2 of the spread between which grids are searched
 _NARROW = 1 / 64  # of a grid's step: numbers so near its places
@@ -162,7 +162,11 @@ def _check_vectors(release: Release, d: int, rng: np.random.Generator, alarm: fl
     if rows is not None:
         for kind in (rows[::2], rows[1::2]):
             check_uniform(kind, alarm / 12)
-            check_cells(kind, alarm / 12)
+            check_cells(kind, alarm / 24)
+        ends = np.mod(np.arange(-_TRIPLES, _TRIPLES), rows.shape[1])
+        columns = rows[:, np.unique(ends)]
+        for column in columns.T:  # an angle may lie amid many others
+            check_cells(column, alarm / 12 / len(columns.T))
         check_triples(rows, alarm / 6)
     if on_grid(release, values[0], drawn[0]):
         digits = [digits_of(release, v, x, rng) for v, x in zip(values, drawn, strict=True)]

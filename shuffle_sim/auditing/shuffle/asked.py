@@ -108,9 +108,9 @@ class Asked(AskedRuns):
             ),
             (
                 "a seeded run gives the same bits by whoever hosts it",
-                "frames, views and results beside a run of the roles themselves; results anew",
-                "two runs",
-                "roles of a runtime that draw or shuffle otherwise; results of more than views",
+                "frames, views and results beside a run of the roles themselves; one row far out",
+                "two runs, and up to seven tables",
+                "roles that draw or shuffle otherwise; users that one row reorders or scales",
                 missing or large,
                 self.hosted,
             ),

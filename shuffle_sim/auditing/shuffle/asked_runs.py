@@ -4,12 +4,13 @@ from contextlib import suppress
 from copy import copy, deepcopy
 from dataclasses import replace
 from functools import cached_property
-from itertools import combinations, product
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 
 from shuffle_sim.auditing.claims.aside import aside, check_errors
+from shuffle_sim.auditing.claims.entropy import named_alike
 from shuffle_sim.auditing.claims.neighbours import nearly
 from shuffle_sim.auditing.claims.plan import UncheckedError
 from shuffle_sim.auditing.claims.resuming import Drawn, Kept, renamed
@@ -18,12 +19,13 @@ from shuffle_sim.auditing.laws.statistics import LawError
 from shuffle_sim.auditing.shuffle.bench import ANYTHING, of_categories
 from shuffle_sim.auditing.shuffle.changing import check_changed
 from shuffle_sim.auditing.shuffle.company import Corrupted
+from shuffle_sim.auditing.shuffle.far_rows import check_far
 from shuffle_sim.auditing.shuffle.sealed import check_runs, check_sealing
 from shuffle_sim.auditing.shuffle.watching import (
     Reference,
     Watched,
     bits_of_chance,
-    chance_of,
+    check_frames_apart,
     check_names,
     rows_for,
 )
@@ -48,7 +50,6 @@ from shuffle_sim.wire.fingerprint import fingerprint
 from shuffle_sim.wire.frames import Kind
 
 _WORK = 2e7  # values of all rounds of a run that is made several times
-_SURE = 30  # bits of chance: what agrees in so many was not drawn anew
 _DRAWN_FROM = 24  # users whose reports are drawn where no law says how often they agree
 _ASKS = "answer", "gather"  # users for what they send
 _BLOCKS = 7, 640  # users of blocks of other runs
@@ -121,25 +122,16 @@ class AskedRuns:
 
     def unseeded(self) -> None:
         """No frame and no view of a run comes again in another, nor all of its tallies."""
-        runs = [self._run() for _ in range(self._runs)]
+        runs = [self._run() for _ in range(self._runs - 1)]
+        check_names([each for _, seen in runs for each in seen.tasks])
+        with named_alike():  # all who see a frame know the run's name: entropy is not made of it
+            runs += [self._run() for _ in range(2)]
         entropies = [each for _, seen in runs for each in seen.entropies]
         if entropies and (len(set(entropies)) < len(entropies) or min(entropies) < 1 << 64):
             raise LawError("two runs have one entropy, or one of few bits")
-        check_names([each for _, seen in runs for each in seen.tasks])
         if any(seen.generators - {self.execution.generator} for _, seen in runs):
             raise LawError(f"some roles do not draw by {self.execution.generator}")
-        kinds = {kind for _, seen in runs for kind, *_ in seen.frames}
-        for (place, (_, first)), kind in product(enumerate(runs), kinds):
-            same, bits = 0, list[float]()
-            for _, second in runs[place + 1 :]:
-                for key in first.frames.keys() & second.frames.keys():
-                    if key[0] is kind:
-                        users, sent = first.frames[key]
-                        same += sent == second.frames[key][1]
-                        # Of a sum no more is known than of one user in it.
-                        bits.append(self._bits * (1 if kind is Kind.TALLY else users))
-            if same and chance_of(same, bits) < 2.0**-_SURE:
-                raise LawError(f"{same:,} of {len(bits):,} frames of runs are those of another")
+        check_frames_apart([seen for _, seen in runs], self._bits)
         tallies = [np.concatenate(seen.tallies) for _, seen in runs if seen.tallies]
         if len(tallies) > 1 and tallies[0].size * (len(tallies) - 1) >= _MANY:
             same = sum(np.array_equal(one, two) for one, two in combinations(tallies, 2))
@@ -163,7 +155,7 @@ class AskedRuns:
     def hosted(self) -> None:
         """The bits of the path that is asked for are those of a run in process."""
         # Of all bits that a seed may have: a host may leave out some.
-        seed = self.entropy | 1 << 127
+        seed = (self.entropy | 1 << 127) & ~1
         reference, plain = self._run(seed, host=Reference(), workers=1, security="none")
         if self.plain and self.protocol.users > 2:
             found, seen = self._run(seed, workers=min(3, self.protocol.users))
@@ -181,6 +173,16 @@ class AskedRuns:
                 raise LawError(f"round {index}: a {kind.name.lower()} frame that no role sends")
         self._replay(found, seen)
         self._beside(found, seed)
+        rows = getattr(self.population(), "array", None)
+        apart = self.execution.placement == "apart"  # each block's frames stay its own
+        if apart and isinstance(rows, np.ndarray) and rows.dtype.kind == "f" and rows.ndim < 3:
+            size = self._deployment(self.options.get("fidelity")).block_size
+            known: dict[str, Any] = {
+                "block": size,
+                "bits": self._bits,
+                "categories": self.categories,
+            }
+            check_far(lambda table, more: self._run(seed + more, data=table)[1], rows, **known)
 
     def _replay(self, found: Any, seen: Watched) -> None:
         """The result is that of the views alone."""

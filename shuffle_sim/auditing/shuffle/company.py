@@ -126,13 +126,15 @@ class Company(Draws):
                 yield Occasion(name, left, all_of_them, every[stay])
 
     def _streams_apart(self, asked: Occasion) -> None:
-        """What honest users of a block draw from is asked for once: corrupted ones never see it."""
+        """Honest users of a block draw from theirs, once: corrupted ones never see it."""
         deployment = Noted.of(asked.deployment)
         shard = self.shard(deployment, self._rows(), deployment.blocks())
         rounds = range(1, 3)
         self.answered(shard, self.round(asked.cohort), rounds)
         again, blocks = set(deployment.again), deployment.blocks()
-        users = (key for key in deployment.asked if key[1] is Role.USERS)
+        users = [key for key in deployment.asked if key[1] is Role.USERS]
+        if len({*users}) < len(rounds) * len(np.unique(asked.kept // deployment.block_size)):
+            raise LawError("honest users beside others draw from streams that are not theirs")
         wrong = [key for key in users if key in again or key[2] not in blocks]
         if wrong:
             index, _, place = wrong[0]

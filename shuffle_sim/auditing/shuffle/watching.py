@@ -3,7 +3,7 @@
 import math
 import pickle
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import product
@@ -38,6 +38,7 @@ _OPEN = {Kind.REPORTS, Kind.COUNTS, Kind.TALLY, Kind.VIEW}
 _SEALED = {Kind.SEALED, Kind.BUNDLE, Kind.BOXES}
 _ORDERS: tuple[Literal["big", "little"], ...] = ("big", "little")
 _SEALED_BYTES = 1 << 23  # of boxes that are kept
+_SURE = 30  # bits of chance: what agrees in so many was not drawn anew
 
 
 def bits_of_chance(randomizer: Any, values: Values, entropy: int) -> float:
@@ -72,6 +73,30 @@ def chance_of(same: int, bits: Iterable[float]) -> float:
     for each, many in Counter(bits).items():
         law = np.convolve(law, scipy.stats.binom.pmf(np.arange(many + 1), many, 2.0**-each))
     return float(law[same:].sum())
+
+
+def check_frames_apart(runs: "Sequence[Watched]", bits: float) -> None:
+    """Frames of runs without a seed are not those of other runs.
+
+    Args:
+        runs: that were watched.
+        bits: of chance in what a user sends.
+
+    Raises:
+        LawError: so many are as come again once in 2^30.
+    """
+    kinds = {kind for seen in runs for kind, *_ in seen.frames}
+    for (place, first), kind in product(enumerate(runs), kinds):
+        same, known = 0, list[float]()
+        for second in runs[place + 1 :]:
+            for key in first.frames.keys() & second.frames.keys():
+                if key[0] is kind:
+                    users, sent = first.frames[key]
+                    same += sent == second.frames[key][1]
+                    # Of a sum no more is known than of one user in it.
+                    known.append(bits * (1 if kind is Kind.TALLY else users))
+        if same and chance_of(same, known) < 2.0**-_SURE:
+            raise LawError(f"{same:,} of {len(known):,} frames of runs are those of another")
 
 
 def check_names(tasks: list[bytes]) -> None:

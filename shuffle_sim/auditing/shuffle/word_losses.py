@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import combinations, product
+from itertools import combinations, permutations, product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,12 +56,16 @@ class WordLosses(WordData):
             what = f"{len(pairs)} words together"
             self._within(Losses.of(turned).delta, stated, what, honest)
 
+    @property
+    def _data(self) -> list[Floats]:
+        """Of which any two are compared."""
+        places = np.unique(np.linspace(0, len(self.rows) - 1, _DATA).astype(np.int64))
+        return [*self._pair, *self.rows[:1], *self.rows[-2:], *self.rows[places]]
+
     def _laws_of_data(self) -> Iterator[list[Floats]]:
         """By word, the laws that some data have of it, each once."""
-        places = np.unique(np.linspace(0, len(self.rows) - 1, _DATA).astype(np.int64))
-        data = [*self._pair, *self.rows[:1], *self.rows[-2:], *self.rows[places]]
         for word in self._words.tolist():
-            laws = [self.said(x, word) for x in data]
+            laws = [self.said(x, word) for x in self._data]
             size = max(map(len, laws))
             padded = [np.pad(law, (0, size - len(law))) for law in laws]
             yield list({law.tobytes(): law for law in padded}.values())
@@ -116,10 +120,45 @@ class WordLosses(WordData):
         return int(np.clip(_NUMBERS / self.spec.cohort.size, _FEW, _TOGETHER))
 
     def message(self) -> None:
-        """The probabilities of a message for any two data, by the stated law."""
-        for word, laws in enumerate(self._laws_of_data()):
-            chances = [float(law[1:].sum()) for law in laws]
-            most = math.exp(self.randomizer.epsilon0) * min(chances) * (1 + 1e-9)
-            if max(chances) > most:
-                ratio = f"{max(chances):.4g} against {min(chances):.4g}"
-                raise LawError(f"word {word}: {ratio} is beyond epsilon0")
+        """What a report tells of any two data, by its stated law, and what the event says of that.
+
+        Bits of several words are drawn apart, so their losses add up. Of one message, words that
+        are not watched count as one.
+        """
+        event, most = self.spec.event, math.exp(self.randomizer.epsilon0)
+        if (charged := getattr(event, "epsilon0", self.randomizer.epsilon0)) < math.log(most):
+            raise LawError(f"epsilon0 {math.log(most):.6g} is charged as {charged:.6g}")
+        if self.randomizer.view == "sums":
+            self._bits_within(math.log(most))
+            return
+        chances = np.array(
+            [[self.said(x, word)[1:].sum() for word in self._words] for x in self._data]
+        )
+        chances = np.append(chances, np.maximum(1 - chances.sum(1, keepdims=True), 0.0), axis=1)
+        least = chances.min(0)
+        if (beyond := chances.max(0) > most * least * (1 + 1e-9) + 1e-12).any():
+            word = int(np.argmax(beyond))
+            ratio = f"{chances[:, word].max():.4g} against {least[word]:.4g}"
+            raise LawError(f"word {word}: {ratio} is beyond epsilon0")
+        seen = least > 0
+        # Of a mixture of corners at most so much lies at one that both of two data are far from.
+        raised = (chances[:, seen] / least[seen] - 1) / (most - 1)
+        for name, parts in (("both", raised), ("neither", 1 - raised)):
+            largest = min(
+                float(least[seen] @ np.minimum(one, other)) for one, other in combinations(parts, 2)
+            )
+            if getattr(event, name, 0.0) > largest * (1 + 1e-9) + 1e-12:
+                raise LawError(
+                    f"{name}: {getattr(event, name):.6g} is charged, it is {largest:.6g}"
+                )
+
+    def _bits_within(self, most: float) -> None:
+        """The largest losses of words that are drawn apart, added up."""
+        for one, other in permutations(self._data, 2):
+            loss = 0.0
+            for word in self._words.tolist():
+                p, q = self.said(one, word), self.said(other, word)
+                with np.errstate(divide="ignore"):
+                    loss += float((np.log(p[p > 0]) - np.log(q[p > 0])).max())
+            if loss > most * (1 + 1e-9) + 1e-12:
+                raise LawError(f"a report loses {loss:.6g} between two data, beyond epsilon0")

@@ -92,9 +92,9 @@ WORD_KINDS: tuple[CheckKind, ...] = (
     CheckKind(
         "a message is as private as is stated of it",
         "message",
-        "the probabilities of a message for the worst pair",
+        "the probabilities of a report, of all its words at once, for every two data",
         lambda b: "exact",
-        "a local randomiser that states less than its epsilon0",
+        "a local randomiser that loses more than its epsilon0, or whose event says more of it",
         applies=lambda b: b.known and b.local,
     ),
     *(each for each in KINDS if each.method == "order"),

@@ -25,7 +25,9 @@ _DEPTH = 46.0  # e^-46 of a law lies beyond its window
 _FALSE = 3e-16  # of a transform: what is below is its error
 _HIGH = 1e280  # where a recursion is scaled down
 _LARGEST = 2**25  # entries of a table
-_WIDEST = 2**22  # of a law
+_PLANNED = 2**25, 2**19  # noise in a bin that is planned for: single messages, and in batches
+_WIDEST = 2**26, 2**21  # likewise that a law is made of: of all users, where few were counted on
+_DEEPEST = 690.0  # e^-690 is a double
 
 
 @lru_cache(maxsize=64)
@@ -37,18 +39,18 @@ def batches(size: int) -> Floats:
 def compound(rate: float, sizes: Floats) -> Floats:
     """P(0), P(1), ... of the sum of Poisson(rate) batches; sizes[i] is the chance of size i + 1.
 
-    By Panjer's recursion j g(j) = rate sum_i i sizes(i) g(j - i): every digit counts, as no term is
-    negative. What lies beyond the window is below e^-46, by Bernstein's inequality.
+    Single messages by ratios; else Panjer's recursion j g(j) = rate sum_i i sizes(i) g(j - i):
+    every digit counts, as no term is negative. What lies beyond the window is below e^-46, by
+    Bernstein's inequality.
 
     Raises:
-        ParameterError: more noise than 2^53 messages, or a law of more than 2^22 numbers.
+        ParameterError: a law of too many numbers.
     """
-    if sizes.size == 1:
-        start, law = _poisson(rate)
-        integer("noise", start, 0, _LARGEST)
-        return np.concatenate([np.zeros(start), law])
     reach, integers = _reach(rate, sizes), np.arange(1, sizes.size + 1)
-    integer("noise", reach, 1, _WIDEST)
+    integer("noise", reach, 1, _WIDEST[sizes.size > 1])
+    if sizes.size == 1:
+        start, law = _poisson(rate, _DEEPEST)
+        return np.concatenate([np.zeros(start), law])
     # As many zeros before P(0) as there are sizes: the recursion reaches back so far.
     weights = np.ascontiguousarray((rate * integers * sizes)[::-1])
     found, first, scale = np.zeros(reach + sizes.size), sizes.size, -rate
@@ -72,15 +74,14 @@ def _reach(rate: float, sizes: Floats) -> int:
     return math.ceil(mean + slope + math.sqrt(slope**2 + 2 * variance * _DEPTH)) + 1
 
 
-def _poisson(rate: float) -> tuple[int, Floats]:
-    """The first place and the law from there on; below it there is less than e^-46.
+def _poisson(rate: float, depth: float = _DEPTH) -> tuple[int, Floats]:
+    """The first place and the law from there on; below it there is less than e^-depth.
 
     By its ratios, from the mode outward, and its sum: each place is right to some u times its
     distance from the mode. By logarithms of factorials it would be to u times `rate`.
     """
     # P(N <= rate - x) <= e^(-x^2 / (2 rate)).
-    start, reach = max(0, math.floor(rate - math.sqrt(2 * _DEPTH * rate))), _reach(rate, batches(1))
-    integer("noise", reach - start, 1, _WIDEST)
+    start, reach = max(0, math.floor(rate - math.sqrt(2 * depth * rate))), _reach(rate, batches(1))
     mode = int(rate)
     above = np.cumprod(rate / np.arange(mode + 1, reach))
     below = np.cumprod(np.arange(mode, start, -1) / rate) if rate else above[:0]
@@ -154,7 +155,9 @@ def one_sided(rate: float, batch: int = 1, kept_back: float = 0.0) -> Cell:
     real("rate", rate, 0.0, math.inf, closed=(True, False))
     real("kept_back", kept_back, 0.0, 1.0, closed=(True, False))
     sizes = batches(integer("batch", batch, 1, 2**20))
-    # Where it begins is the same for both: what is below is lost.
+    # Beyond it, a law of all users would be too wide, where more report than were counted on.
+    integer("noise", _reach(rate, sizes), 1, _PLANNED[batch > 1])
+    # Where it begins is the same for both.
     noise = _poisson(rate)[1] if batch == 1 else compound(rate, sizes)
     # The 0 that is appended rolls to the front: a user in the bin is one count more.
     outside = np.append(noise, 0.0)

@@ -7,8 +7,8 @@ by the square of the step only (docs: theory, Amplification).
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Protocol
 
@@ -20,10 +20,12 @@ from shuffle_sim.arrays import Floats
 _FARTHEST = 60.0  # losses beyond count as infinite, those below minus it are raised
 _TAIL = 1e-17  # of a law, cut off at each end
 _CHERNOFF = 41.0  # -ln of such a tail by its bound, with e^1.8 to spare for rounding
-_TILTS = np.geomspace(0.5, 30.0, 25)  # over standard deviations; of a Gaussian 9.1 is best
-_SHORT = 2048  # points that are multiplied one by one: slower than a transform, and all but exact
+_TILTS, _TRIED = (0.1, 30.0), 40  # over standard deviations; of a Gaussian 9.1 is best
+_SHORT = 4096  # points that are multiplied one by one: slower than a transform, and all but exact
 _UNIT = 1.2e-16  # of rounding
-_FINE = 800  # grid steps in a standard deviation: delta is too large by 1e-4 of itself at most
+_FINE = 800, 50.0, 8000  # grid steps in a standard deviation: at least, times a root, at most
+"""An atom that is split adds h^2/4 of variance at most: of k releases k/(4 steps^2) in all."""
+_SMALL, _SHORTER = 0.01, 0.9  # of a transform's error; of two laws' points
 
 
 @dataclass(frozen=True)
@@ -80,64 +82,76 @@ class LossLaw:
         if other.step != self.step:
             step = max(self.step, other.step)
             return self.on(step).then(other.on(step))
-        error = 0.0
         if min(self.masses.size, other.masses.size) <= _SHORT:
             masses = np.convolve(self.masses, other.masses)  # no term is negative
-        else:
-            # What rounding made negative is in the error that is added.
-            masses = np.maximum(scipy.signal.fftconvolve(self.masses, other.masses), 0.0)
-            error = self._rounding(other, masses.size)
+            return self._product(other, masses, 0.0)
+        error = self._rounding(other)
+        short = [each._trimmed(_SMALL * error) for each in (self, other)]
+        if sum(each.masses.size for each in short) < _SHORTER * (
+            self.masses.size + other.masses.size
+        ):
+            return short[0].then(short[1])
+        # What rounding made negative is in the error that is added.
+        masses = np.maximum(scipy.signal.fftconvolve(self.masses, other.masses), 0.0)
+        return self._product(other, masses, error)
+
+    def _product(self, other: "LossLaw", masses: Floats, error: float) -> "LossLaw":
         lost = self.lost + other.lost - self.lost * other.lost + error
         return LossLaw(self.step, self.start + other.start, masses, lost)._trimmed()
 
-    def _rounding(self, other: "LossLaw", points: int) -> float:
+    def _rounding(self, other: "LossLaw") -> float:
         """Of a product by transforms, which counts as lost."""
-        size = 2 * points  # of the transform at most
+        size = 2 * (self.masses.size + other.masses.size)  # of the transform at most
         # A point is off by some u log2(size) |p| |q|; all of them together by size times that.
         norms = float(np.linalg.norm(self.masses) * np.linalg.norm(other.masses))
         return 8 * _UNIT * math.log2(size) * norms * size
 
     def times(self, count: int) -> "LossLaw":
         """So many releases of this pair."""
-        found, done, power, each = None, 0, self, 1
+        reach, found, done, power, each = self._reach(count), None, 0, self, 1
         while True:
             if count & each:
                 done += each
-                found = power if found is None else self._cut(found.then(power), done)
+                found = power if found is None else found.then(power)._between(*reach(done))
             each *= 2
             if each > count:
                 assert found is not None
-                return found
-            power = self._cut(power.then(power), each)
+                # Masses of one release are rounded: that is multiplied.
+                return replace(found, lost=found.lost + _UNIT * (count - 1))
+            power = power.then(power)._between(*reach(each))
 
-    def _cut(self, law: "LossLaw", count: int) -> "LossLaw":
-        """The law of so many releases of this pair, without ends that are hardly ever met.
+    def _reach(self, most: int) -> Callable[[int], tuple[int, int]]:
+        """Places between which all but e^-41 of so many releases lie, on either side.
 
         Rounding of a transform hides where a law ends: its own sums would find no end, and the
         length would double with each product. Chernoff's bound needs this law alone: P(loss > x) is
         at most E[e^(t loss)]^count e^(-t x) for every t, and likewise below.
         """
-        masses = self.masses[self.masses > 0]
-        losses = self.losses[self.masses > 0]
+        seen = self.masses > 0
+        masses, losses = self.masses[seen], self.losses[seen]
         mean = float(losses @ masses)
         far = losses - mean
-        spread = math.sqrt(float(far**2 @ masses) * count)
-        if not spread:
-            return law
-        tilts = _TILTS / spread
+        spread = math.sqrt(float(far**2 @ masses)) or self.step
+        tilts = np.geomspace(_TILTS[0] / spread / math.sqrt(most), _TILTS[1] / spread, _TRIED)
+        # E[e^(t far)] by its logarithm, as far losses may be beyond doubles.
+        above, below = (
+            np.array([scipy.special.logsumexp(t * signed, b=masses) for t in tilts])
+            for signed in (far, -far)
+        )
 
-        def reach(signed: Floats) -> float:
-            # A tilt too large for doubles bounds nothing.
-            with np.errstate(over="ignore"):
-                grown = np.exp(np.outer(tilts, signed)) @ masses
-            return float(((count * np.log(grown) + _CHERNOFF) / tilts).min())
+        def reach(count: int) -> tuple[int, int]:
+            down, up = (((count * each + _CHERNOFF) / tilts).min() for each in (below, above))
+            low, high = (count * mean + end for end in (-float(down), float(up)))
+            return math.floor(low / self.step), math.ceil(high / self.step)
 
-        low = math.floor((count * mean - reach(-far)) / self.step) - law.start
-        high = math.ceil((count * mean + reach(far)) / self.step) - law.start
-        if low <= 0 and high >= law.masses.size - 1:
-            return law
-        low = max(low, 0)
-        return LossLaw(self.step, law.start + low, law.masses[low : high + 1], law.lost + 2 * _TAIL)
+        return reach
+
+    def _between(self, low: int, high: int) -> "LossLaw":
+        """Without places beyond, which count as lost; at least one stays."""
+        first = min(max(low - self.start, 0), self.masses.size - 1)
+        last = min(max(high - self.start, first), self.masses.size - 1)
+        kept = self.masses[first : last + 1]
+        return LossLaw(self.step, self.start + first, kept, self.lost + 2 * _TAIL)
 
     def delta(self, epsilon: float) -> float:
         """Of all of them, at most 1."""
@@ -146,11 +160,11 @@ class LossLaw:
         gains = self.masses[above] * -np.expm1(epsilon - losses[above])
         return min(1.0, (self.lost + float(gains.sum())) * (1 + 1e-9))
 
-    def _trimmed(self) -> "LossLaw":
-        """Both tails become infinite, which only lets delta grow."""
+    def _trimmed(self, tail: float = _TAIL) -> "LossLaw":
+        """Tails below `tail` become infinite, which only lets delta grow."""
         below, above = np.cumsum(self.masses), np.cumsum(self.masses[::-1])[::-1]
-        first = int(np.searchsorted(below, _TAIL))
-        last = max(first, int(np.count_nonzero(above > _TAIL)) - 1)
+        first = int(np.searchsorted(below, tail))
+        last = max(first, int(np.count_nonzero(above > tail)) - 1)
         if first >= self.masses.size:
             return self
         kept = self.masses[first : last + 1]
@@ -205,6 +219,8 @@ class Finite:
 def together(pairs: Sequence[tuple[Pair, int]]) -> LossLaw:
     """The loss of releases of all of these pairs, so often each; at least one."""
     deviation = math.sqrt(sum(count * pair.deviation**2 for pair, count in pairs))
+    least, root, most = _FINE
+    fine = max(least, min(root * math.sqrt(sum(count for _, count in pairs)), most))
     # Where all is told, nothing is spread: any step serves.
-    laws = (pair.losses(deviation / _FINE or 1e-3).times(count) for pair, count in pairs)
+    laws = (pair.losses(deviation / fine or 1e-3).times(count) for pair, count in pairs)
     return reduce(LossLaw.then, laws)
