@@ -177,12 +177,8 @@ class AskedRuns:
         apart = self.execution.placement == "apart"  # each block's frames stay its own
         if apart and isinstance(rows, np.ndarray) and rows.dtype.kind == "f" and rows.ndim < 3:
             size = self._deployment(self.options.get("fidelity")).block_size
-            known: dict[str, Any] = {
-                "block": size,
-                "bits": self._bits,
-                "categories": self.categories,
-            }
-            check_far(lambda table, more: self._run(seed + more, data=table)[1], rows, **known)
+            known = size, self._bits, self.categories
+            check_far(lambda table, more: self._run(seed + more, data=table)[1], rows, *known)
 
     def _replay(self, found: Any, seen: Watched) -> None:
         """The result is that of the views alone."""
