@@ -125,12 +125,13 @@ class WordLosses(WordData):
         Bits of several words are drawn apart, so their losses add up. Of one message, words that
         are not watched count as one.
         """
-        event, most = self.spec.event, math.exp(self.randomizer.epsilon0)
-        if (charged := getattr(event, "epsilon0", self.randomizer.epsilon0)) < math.log(most):
-            raise LawError(f"epsilon0 {math.log(most):.6g} is charged as {charged:.6g}")
+        event, stated = self.spec.event, float(self.randomizer.epsilon0)
+        if (charged := getattr(event, "epsilon0", stated)) < stated * (1 - 1e-9):
+            raise LawError(f"epsilon0 {stated:.6g} is charged as {charged:.6g}")
         if self.randomizer.view == "sums":
-            self._bits_within(math.log(most))
+            self._bits_within(stated)
             return
+        most = math.exp(stated)
         chances = np.array(
             [[self.said(x, word)[1:].sum() for word in self._words] for x in self._data]
         )

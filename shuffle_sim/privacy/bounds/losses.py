@@ -21,7 +21,7 @@ _FARTHEST = 60.0  # losses beyond count as infinite, those below minus it are ra
 _TAIL = 1e-17  # of a law, cut off at each end
 _CHERNOFF = 41.0  # -ln of such a tail by its bound, with e^1.8 to spare for rounding
 _TILTS, _TRIED = (0.1, 30.0), 40  # over standard deviations; of a Gaussian 9.1 is best
-_SHORT = 4096  # points that are multiplied one by one: slower than a transform, and all but exact
+_SHORT = 4096  # points, of which all pairs are multiplied: slower than a transform, but exact
 _UNIT = 1.2e-16  # of rounding
 _FINE = 800, 50.0, 8000  # grid steps in a standard deviation: at least, times a root, at most
 """An atom that is split adds h^2/4 of variance at most: of k releases k/(4 steps^2) in all."""
@@ -82,7 +82,7 @@ class LossLaw:
         if other.step != self.step:
             step = max(self.step, other.step)
             return self.on(step).then(other.on(step))
-        if min(self.masses.size, other.masses.size) <= _SHORT:
+        if self.masses.size * other.masses.size <= _SHORT**2:
             masses = np.convolve(self.masses, other.masses)  # no term is negative
             return self._product(other, masses, 0.0)
         error = self._rounding(other)
