@@ -93,12 +93,16 @@ def task_kinds(task: str) -> dict[str, type[CountsTask]]:
 def _protocols(
     task: str, n: int, domain: int, privacy: Privacy, attackers: int, rounds: int
 ) -> Iterator[Method]:
-    more = {"rounds": rounds} if rounds > 1 else {}
     for name, kind in task_kinds(task).items():
         with skipping("protocol", name):
             for setting, make in kind.settings(n, domain, privacy).items():
-                numbers = partial(_numbers, partial(make, **more), attackers, rounds)
+                numbers = partial(_numbers, partial(make, **_rounds(rounds)), attackers, rounds)
                 yield Method.tried(name, setting, kind.trust, numbers)
+
+
+def _rounds(rounds: int) -> dict[str, int]:
+    """What is asked of a protocol, which may know of one round only."""
+    return {"rounds": rounds} if rounds > 1 else {}
 
 
 def _numbers(make: Callable[[], CountsTask], attackers: int, rounds: int) -> dict[str, Any]:
@@ -147,7 +151,7 @@ def planned_task(
     size = kind.size(n, domain, privacy)
     if objective is not None:
         size |= {"objective": objective}
-    made: Any = kind.calibrated(**size, honest_fraction=honest_fraction, rounds=rounds)
+    made: Any = kind.calibrated(**size, honest_fraction=honest_fraction, **_rounds(rounds))
     method = Method(name, "the plan", made.trust, **_numbers(lambda: made, 1, rounds))
     return PlannedTask(method, made.epsilon, [asdict(each) for each in made.parts])
 

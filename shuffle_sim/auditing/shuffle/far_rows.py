@@ -69,10 +69,8 @@ def _first(seen: Watched) -> dict[tuple[Any, ...], tuple[int, bytes]]:
 def _tables(rows: NDArray[Any], categories: bool) -> Iterator[NDArray[Any]]:
     """The last row is an extreme one, or far out; the last of several columns may be a label."""
     wide = rows.reshape(len(rows), -1)
-    orders = [
-        np.lexsort(wide.T),
-        np.lexsort(wide.T[::-1]),
-    ]  # by the last column first, or by the first
+    # By the last column first, and by the first.
+    orders = np.lexsort(wide.T), np.lexsort(wide.T[::-1])
     for place in dict.fromkeys(each for order in orders for each in order[[0, -1]].tolist()):
         moved = rows.copy()
         moved[-1] = rows[place]

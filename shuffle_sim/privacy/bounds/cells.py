@@ -132,7 +132,8 @@ class Cell:
     def deviation(self) -> float:
         """Standard deviation of the loss of the two cells, where it is finite."""
         losses, inside, outside = self._sorted
-        known = np.isfinite(losses)
+        if not (known := np.isfinite(losses)).any():
+            return 0.0
         total = 0.0
         for law in (inside[known], outside[known]):
             mean = law @ losses[known] / law.sum()

@@ -87,9 +87,8 @@ class LossLaw:
             return self._product(other, masses, 0.0)
         error = self._rounding(other)
         short = [each._trimmed(_SMALL * error) for each in (self, other)]
-        if sum(each.masses.size for each in short) < _SHORTER * (
-            self.masses.size + other.masses.size
-        ):
+        points = self.masses.size + other.masses.size
+        if sum(each.masses.size for each in short) < _SHORTER * points:
             return short[0].then(short[1])
         # What rounding made negative is in the error that is added.
         masses = np.maximum(scipy.signal.fftconvolve(self.masses, other.masses), 0.0)
@@ -128,6 +127,8 @@ class LossLaw:
         at most E[e^(t loss)]^count e^(-t x) for every t, and likewise below.
         """
         seen = self.masses > 0
+        if not seen.any():  # all is lost
+            return lambda count: (self.start, self.start)
         masses, losses = self.masses[seen], self.losses[seen]
         mean = float(losses @ masses)
         far = losses - mean

@@ -14,7 +14,7 @@ from shuffle_sim.privacy.amplification import ShuffledEvent
 from shuffle_sim.privacy.bounds import cells, gaussian, losses
 from shuffle_sim.privacy.bounds.cells import Cell, batches, compound, one_sided, two_sided
 from shuffle_sim.privacy.bounds.gaussian import delta_gdp
-from shuffle_sim.privacy.bounds.losses import LossLaw, together
+from shuffle_sim.privacy.bounds.losses import Finite, LossLaw, together
 from shuffle_sim.privacy.composition import Parts
 from shuffle_sim.privacy.counts import FixedBlanketEvent, PollutionEvent, TwoSidedEvent
 from shuffle_sim.privacy.events import GaussianEvent, NonPrivateEvent
@@ -450,6 +450,13 @@ def test_releases_that_hide_next_to_nothing(event, count, epsilon):
     """All is lost, or a rare loss is so far that its exponential is no double."""
     found = ShuffleAccountant().compose(event, count).get_epsilon(1e-6)
     assert found == pytest.approx(epsilon, rel=1e-6)
+
+
+@pytest.mark.parametrize("kind", [Cell, Finite])
+def test_releases_that_tell_all(kind):
+    """No loss is finite: of a table that is too large it is said so."""
+    pair = kind(np.array([1.0, 0.0]), np.array([0.0, 1.0]))
+    assert [together([(pair, count)]).delta(1.0) for count in (1, 2, 5)] == [1.0] * 3
 
 
 def test_a_law_of_far_tails_is_shortened_before_its_product():
