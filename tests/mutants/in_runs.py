@@ -546,7 +546,31 @@ def rows_in_logs(patch):
     patch.setattr(users, "admitted", admitted)
 
 
+def rows_in_notes(patch):
+    true = users.UserShard.answer
+
+    def answer(self, *asked):
+        try:
+            return true(self, *asked)
+        except Exception as error:
+            error.add_note(f"rows {self._population.rows(0, 48).tolist()}")
+            raise
+
+    patch.setattr(users.UserShard, "answer", answer)
+
+
+def entropy_in_the_environment(patch):
+    def answer(self, *asked):
+        patch.setenv("SHUFFLE_SIM_RUN", f"{self._deployment.entropy:x}")
+        return true(self, *asked)
+
+    true = users.UserShard.answer
+    patch.setattr(users.UserShard, "answer", answer)
+
+
 PLANTED = (
+    ("rows in notes", "resumed", calibrated, rows_in_notes),
+    ("entropy in the environment", "hosted", calibrated, entropy_in_the_environment),
     ("entropy of the name", "unseeded", vector, entropy_of_the_name),
     ("all by the longest", "hosted", calibrated, _prepared(_by_the_longest)),
     ("rows in order", "hosted", batches, _prepared(_sorted)),

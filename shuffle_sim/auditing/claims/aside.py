@@ -6,7 +6,7 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from typing import Any, TypeVar
 
@@ -20,12 +20,15 @@ _SECRET = 0.7390851332151607  # of a row that is refused; its digits must not be
 _SHOWN = 6  # of those digits
 _NUMBER = re.compile(r"(?<![A-Za-z_])\d")  # a digit that is not part of a name, such as log1p
 _CACHED = "__pycache__", ".nbi", ".nbc"  # in names of what the interpreter and compilers write
-_WRITTEN: list[list[str]] = []  # of each who listens: files that were opened to be written
+_WRITTEN: list[list[str]] = []  # of each who listens: what was opened to be written
 _HOOKED: list[bool] = []
 _LOGGERS = "shuffle_sim", "protocols", "actors"
 
 
 def _note(event: str, given: Any) -> None:
+    if event == "os.putenv":  # other processes inherit it, and may show it
+        for each in _WRITTEN:
+            each.append(f"in the environment, {os.fsdecode(given[0])}")
     if not _WRITTEN or event != "open" or not isinstance(given[0], str):
         return
     path, mode, flags = given
@@ -78,12 +81,12 @@ def listened(told: list[str]) -> Iterator[None]:
     """Notes what is printed, and warned of, within.
 
     Raises:
-        LawError: a file is written.
+        LawError: a file is written, or the environment.
     """
     with _heard() as (said, warned, written):
         yield
     if written:
-        raise LawError(f"a run writes a file that nobody asked for: {written[0]}")
+        raise LawError(f"a run writes what nobody asked for: {written[0]}")
     told.append("\n".join([said.getvalue(), *(str(one.message) for one in warned if _tells(one))]))
 
 
@@ -123,6 +126,16 @@ def check_errors(run: Callable[[Any], object], rows: Any) -> None:
         try:
             run(table)
         except ParameterError as error:
-            told = [error, error.__cause__, error.__context__, getattr(error, "__notes__", "")]
-            if f"{_SECRET}"[: _SHOWN + 2] in "".join(map(str, told)):
-                raise LawError("an error tells numbers of a row that is refused") from error
+            check_error(error, [_SECRET])
+
+
+def check_error(error: Exception, numbers: Iterable[float]) -> None:
+    """An error, with its notes and what it came from, shows none of these numbers' digits.
+
+    Raises:
+        LawError: it does.
+    """
+    told = [error, error.__cause__, error.__context__, getattr(error, "__notes__", "")]
+    text = "".join(map(str, told))
+    if any(digits in text for each in numbers if len(digits := f"{abs(each)}"[: _SHOWN + 2]) > 6):
+        raise LawError("an error tells numbers of a row that is refused") from error

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from shuffle_sim.auditing.claims.aside import check_error
 from shuffle_sim.auditing.claims.neighbours import RereadRows
 from shuffle_sim.auditing.laws.statistics import LawError
 from shuffle_sim.auditing.shuffle.bench import round_frame
@@ -24,7 +25,7 @@ def check_changed(
     """Users of a block in which one bit of any row has changed since it was read.
 
     Raises:
-        LawError: they answer.
+        LawError: they answer, or the error tells their rows.
     """
     rows = np.array(population.rows(0, min(population.users, deployment.block_size)))
     if rows.dtype != np.float64:
@@ -37,6 +38,7 @@ def check_changed(
         given.reshape(users, -1)[place, :1].view(np.uint64)[...] ^= np.uint64(1)
         try:
             shard.answer(broadcast(deployment, 0, spec))
-        except DataChangedError:
+        except DataChangedError as error:
+            check_error(error, given.ravel())
             continue
         raise LawError(f"row {place:,} of {users:,} changed on the way, and its user answers")
