@@ -1,5 +1,7 @@
 """Workers auto: what is planned from a rehearsal, and what is refused."""
 
+import time
+
 import numpy as np
 import pytest
 from rounds import PROTOCOLS, outcome, rows
@@ -69,6 +71,22 @@ def test_a_rehearsal_takes_time_and_draws_its_own_noise(fidelity, monkeypatch):
     assert 0 < speed.each_user < 1e-2
     assert speed.each_round >= 0
     assert [each.entropy == made.entropy for each in seen] == [False]
+
+
+def test_a_rehearsal_does_not_count_what_is_compiled_once(monkeypatch):
+    made, _ = deployment_of(PROTOCOL, "literal", 1, None, 256, "numpy", 1, "none")
+    clock, compiled = [0.0], []
+
+    def answered(deployment, broadcast, users, blocks):
+        clock[0] += 0.25 + 256 * len(blocks) * 1e-3
+        if len(blocks) > 1 and not compiled:
+            clock[0] += 60.0
+            compiled.append(blocks)
+
+    monkeypatch.setattr(sizing, "_round", answered)
+    monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
+    speed = rehearsed(made, InMemory(ROWS))
+    assert (speed.each_round, speed.each_user) == pytest.approx((0.25, 1e-3))
 
 
 @pytest.mark.full
