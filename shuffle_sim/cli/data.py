@@ -38,7 +38,7 @@ def load(data: DataOptions, label: str | None = None, *, target: bool = True) ->
     Raises:
         ParameterError: both or neither are named, or what is named cannot be used.
     """
-    declared = declared_of(data)
+    declared = declared_of(data, label)
     if not target:
         declared = replace(declared, target=None)
     file, person, bounds = data.file, data.person, data.bounds
@@ -67,10 +67,9 @@ def load(data: DataOptions, label: str | None = None, *, target: bool = True) ->
             named[name] = found
         else:
             everywhere = found
-    columns = data.columns
-    chosen = listed(columns) if columns else None
+    chosen = listed(data.columns) if data.columns else None
     if chosen is not None and len(set(chosen)) < len(chosen):
-        raise ParameterError("columns", columns, "different names: each column is released once")
+        raise ParameterError("columns", data.columns, "different names: each column is released once")
     return read(file, chosen, named, everywhere, label, person, replace(declared, columns=stated))
 
 
@@ -93,10 +92,10 @@ def listed(text: str) -> list[str]:
     return [name.strip() for name in next(csv.reader([text], skipinitialspace=True))]
 
 
-def declared_of(data: DataOptions) -> Declared:
+def declared_of(data: DataOptions, label: str | None = None) -> Declared:
     """What the options state of a file; they go before the schema.
 
-    With `choose_bounds` numbers need no bounds.
+    With `choose_bounds` numbers need no bounds. A label that is not listed is refused.
 
     Raises:
         ParameterError: naming the option.
@@ -109,7 +108,8 @@ def declared_of(data: DataOptions) -> Declared:
         if not name or name in stated:
             allowed = "NAME=a,b,c, once for a column; levels with a comma or = go into a --schema"
             raise ParameterError("categories", text, allowed)
-        stated[name] = Category(name=name, categories=tuple(listed(levels)))
+        other = name not in (label, found.target)
+        stated[name] = Category(name=name, categories=tuple(listed(levels)), other=other)
     return replace(
         found,
         columns=dict(found.columns) | stated,

@@ -1,6 +1,7 @@
 """Tables as people have them: each is read as meant, or refused with the way out in one line."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -269,3 +270,14 @@ def test_blank_persons_and_labels_are_dropped_with_their_rows(tmp_path):
     assert any("epsilon does not cover it" in note for note in made.assumptions)
     whole = table(tmp_path / "t.csv", "a\n1\n2\n", missing="drop")
     assert whole.assumptions == ()
+
+
+@pytest.mark.parametrize("target", ["label", "schema"])
+def test_a_label_has_the_categories_that_are_listed_and_no_other(target, tmp_path):
+    path, stated = tmp_path / "s.toml", ["ill=no,yes", "job=clerk,nurse"]
+    path.write_text('target = "ill"\n[columns.age]\ntype = "number"\nbounds = [0, 99]\n')
+    schema = path if target == "schema" else None
+    label = "ill" if target == "label" else None
+    found: Any = declared_of(DataOptions(categories=stated, schema=schema), label).columns
+    assert found["ill"].classes == ("no", "yes")
+    assert found["job"].classes == ("clerk", "nurse", "other")
