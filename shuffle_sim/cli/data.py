@@ -43,8 +43,8 @@ def load(data: DataOptions, label: str | None = None, *, target: bool = True) ->
         declared = replace(declared, target=None)
     file, person, bounds = data.file, data.person, data.bounds
     if (data.table is None) == (file is None):
-        given = data.table, file and str(file)
-        raise ParameterError("table, file", given, "exactly one of the two")
+        both = data.table, file and str(file)
+        raise ParameterError("table, file", both, "exactly one of the two")
     if data.table is not None:
         return _bundled(data.table, data, label, declared)
     assert file is not None
@@ -69,7 +69,7 @@ def load(data: DataOptions, label: str | None = None, *, target: bool = True) ->
             everywhere = found
     chosen = listed(data.columns) if data.columns else None
     if chosen is not None and len(set(chosen)) < len(chosen):
-        raise ParameterError("columns", data.columns, "different names: each column is released once")
+        raise ParameterError("columns", data.columns, "different names: each is released once")
     return read(file, chosen, named, everywhere, label, person, replace(declared, columns=stated))
 
 
