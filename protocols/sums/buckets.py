@@ -161,8 +161,12 @@ class BucketRandomizer(SumRandomizer):
         return attackers * flat * self.norm_bound / (2 * self.a)
 
     def worst_pair(self) -> tuple[Floats, Floats]:
-        """Two data at opposite ends of the range in the first rotated coordinate."""
-        first = unrotated(np.eye(1, self.sent)[0], self.rotation, self.coordinates)
+        """Two data at opposite ends of the range in as many coordinates as a row reaches, of
+        different buckets first: clipped, others are nearer.
+        """
+        ends = np.zeros((self.bucket, self.buckets))
+        ends.flat[: self._event(1).reached] = 1.0
+        first = unrotated(ends.T.ravel(), self.rotation, self.coordinates)
         end = first * (self.norm_bound / float(np.linalg.norm(first)))
         return -end, end
 

@@ -7,7 +7,7 @@ from functools import partial
 from shuffle_sim.errors import integer, real
 from shuffle_sim.privacy.bounds import buckets as bounds
 from shuffle_sim.privacy.bounds import carry
-from shuffle_sim.privacy.bounds.losses import Finite
+from shuffle_sim.privacy.bounds.losses import Finite, together
 from shuffle_sim.privacy.carry_theorem import Carry
 from shuffle_sim.privacy.composition import Parts, least_epsilon
 from shuffle_sim.privacy.events import CarrySumEvent, HonestEvent
@@ -47,6 +47,11 @@ class BucketSumEvent(HonestEvent):
         return self.span * math.sqrt(self.buckets * self.size)
 
     @property
+    def reached(self) -> int:
+        """Coordinates in which one row may reach the span, or nearly."""
+        return min(self.buckets * self.size, math.ceil(self.span**-2 - 1e-9))
+
+    @property
     def bound(self) -> bounds.Buckets:
         """As the bounds take it."""
         return bounds.Buckets(self.honest, self.buckets, self.bias, self.flatness)
@@ -81,11 +86,13 @@ class BucketSum(Theorem[BucketSumEvent]):
     )
 
     def exact(self, event: BucketSumEvent, delta: float) -> float | None:
-        """Of one coordinate that is a bucket of its own, where all others are at one end."""
+        """Of one bit a coordinate, in all that a row reaches, where all others are at one end."""
         if event.size > 1 or event.honest > _COUNTED or delta == 0:
             return None
-        pair = Finite(*bounds.ends(event.honest, event.bias))
-        return least_epsilon(pair.delta, delta)
+        bias = event.bias * min(1.0, event.reached**-0.5 / event.span)
+        pair = Finite(*bounds.ends(event.honest, bias))
+        law = pair if event.reached == 1 else together([(pair, event.reached)])
+        return least_epsilon(law.delta, delta)
 
     def epsilon(self, events: Releases[BucketSumEvent], delta: float) -> float:
         # The event that is left out has a probability: nothing is pure.
