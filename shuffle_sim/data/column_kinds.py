@@ -16,6 +16,7 @@ from shuffle_sim.data.columns import BLANKS, LARGEST, OTHER, Bounds, Column, Mar
 from shuffle_sim.errors import ParameterError
 
 _YES, _NO = ("true", "yes", "t", "y", "1"), ("false", "no", "f", "n", "0")
+_LOGICAL = _YES[0], _NO[0]
 _EPOCH = datetime(1970, 1, 1)
 
 
@@ -236,9 +237,12 @@ class Category(Named):
         """Those of the list, and of `OTHER` for what is not listed."""
         known: dict[str, float] = {each: float(at) for at, each in enumerate(self.classes)}
         other = known.get(OTHER) if self.other else None
+        # One kind of file writes True, another has no text at all.
+        logical = {each.lower(): at for each, at in known.items() if each.lower() in _LOGICAL}
 
         def meaning(text: str) -> float | None:
-            return known.get(text, None if text in BLANKS else other)
+            rest = None if text in BLANKS else logical.get(text.lower(), other)
+            return known.get(text, rest)
 
         return self._each(cells, meaning, "one of its public categories; or set other = true")
 

@@ -8,6 +8,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime, time
 from typing import Any, ClassVar, NoReturn
 
 import numpy as np
@@ -143,6 +144,9 @@ def unique_texts(cells: NDArray[Any]) -> tuple[list[str], NDArray[np.intp]]:
     if cells.dtype.kind in "fiub":
         found, places = np.unique(cells, return_inverse=True)
         return [_number_text(each) for each in found.tolist()], places
+    if cells.dtype.kind == "M":
+        found, places = np.unique(cells.astype("datetime64[us]"), return_inverse=True)
+        return [_moment_text(each) for each in found.tolist()], places
     import pyarrow as pa
 
     try:
@@ -161,3 +165,10 @@ def _number_text(value: Any) -> str:
         # A category 3 that stands among blanks comes as 3.0: it is the same text.
         return "" if math.isnan(value) else str(int(value)) if value.is_integer() else repr(value)
     return str(value)
+
+
+def _moment_text(value: datetime | None) -> str:
+    """ISO 8601; at midnight the date alone, as it is written in other files."""
+    if value is None:
+        return ""
+    return (value.date() if value.time() == time() else value).isoformat()

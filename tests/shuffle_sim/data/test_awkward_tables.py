@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from shuffle_sim.cli.data import declared_of, load
+from shuffle_sim.cli.data import Source, declared_of, load
 from shuffle_sim.cli.options import DataOptions
 from shuffle_sim.data.tables import Table, read
 from shuffle_sim.errors import ParameterError
@@ -281,3 +281,20 @@ def test_a_label_has_the_categories_that_are_listed_and_no_other(target, tmp_pat
     found: Any = declared_of(DataOptions(categories=stated, schema=schema), label).columns
     assert found["ill"].classes == ("no", "yes")
     assert found["job"].classes == ("clerk", "nurse", "other")
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+@pytest.mark.parametrize("logical", ["True,False", "true,false"])
+def test_truths_and_dates_are_categories_in_every_file(kind, logical, tmp_path):
+    days = np.array(["2026-01-01", "2026-01-02", "2026-01-02"], "datetime64[s]")
+    active = pa.array([True, False, True])
+    path = tmp_path / f"t.{kind}"
+    if kind == "csv":
+        lines = [f"{on.as_py()!s},{str(day)[:10]}" for on, day in zip(active, days, strict=True)]
+        path.write_text("active,joined\n" + "\n".join(lines) + "\n")
+    else:
+        pq.write_table(pa.table({"active": active, "joined": pa.array(days)}), path)
+    stated = [f"active={logical}", "joined=2026-01-01,2026-01-02"]
+    given = Source(file=path, categories=stated)
+    assert given.named("active")[1].tolist() == [0, 1, 0]
+    assert given.named("joined")[1].tolist() == [0, 1, 1]
