@@ -307,6 +307,20 @@ def few_records_unclipped(patch):
     patch.setattr(MeanGradient, "__call__", asked)
 
 
+def records_of_the_mean(patch):
+    """Sums of records are divided by how many persons have on average."""
+    true = MeanGradient.__call__
+
+    def asked(self, rows):
+        found = true(self, rows)
+        if rows.dtype != object:
+            return found
+        counts = np.array([len(each) for each in rows])
+        return dense(found) * (counts / counts.mean())[:, None]
+
+    patch.setattr(MeanGradient, "__call__", asked)
+
+
 # Later rounds: whole audits must see them
 
 
@@ -395,5 +409,6 @@ PLANTED: tuple[tuple[str, str, Callable[[], Any], Plant, dict[str, Any]], ...] =
     ("put back with other noise", "once", vector(), put_back_with_other_noise, {}),
     ("any round is taken", "agreed", vector(), any_round_is_taken, {}),
     ("few records unclipped", "queries", persons, few_records_unclipped, {}),
+    ("records of the mean", "queries", persons, records_of_the_mean, {}),
 )
 """The name, the check, the protocol, the defect, and options of the run."""

@@ -568,7 +568,36 @@ def entropy_in_the_environment(patch):
     patch.setattr(users.UserShard, "answer", answer)
 
 
+def _journals(patch, change):
+    """What is changed of each journal as its run begins."""
+    true = checkpoint.journal_of
+
+    def begun(*given):
+        change(found := true(*given))
+        return found
+
+    patch.setattr(engine, "journal_of", begun)
+
+
+def entropy_in_the_result(patch):
+    """To run it again, also where no seed was given."""
+    known, true = [], Result
+    _journals(patch, lambda journal: known.append(journal.entropy))
+    patch.setattr(engine, "Result", lambda **given: true(**given | {"seed": known[-1]}))
+
+
+def name_of_the_entropy(patch):
+    """An odd factor can be undone."""
+
+    def named(journal):
+        journal.task = (journal.entropy * 0x9E3779B97F4A7C15 % 2**128).to_bytes(16, "big")
+
+    _journals(patch, named)
+
+
 PLANTED = (
+    ("entropy in the result", "unseeded", vector, entropy_in_the_result),
+    ("a name of the entropy", "unseeded", vector, name_of_the_entropy),
     ("rows in notes", "resumed", calibrated, rows_in_notes),
     ("entropy in the environment", "hosted", calibrated, entropy_in_the_environment),
     ("entropy of the name", "unseeded", vector, entropy_of_the_name),

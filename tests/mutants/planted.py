@@ -1,6 +1,9 @@
 """Defects that are planted in the code itself: streams, shufflers, kernels, runtimes, curators."""
 
 import dataclasses
+import shutil
+import tempfile
+import weakref
 from collections import Counter
 from dataclasses import replace
 from typing import Any
@@ -8,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from shuffle_sim.execution import setup
+from shuffle_sim.execution.processes import ProcessesRuntime
 from shuffle_sim.protocol.base import Query
 from shuffle_sim.roles import Shuffler, UserShard, block_rows, deployment, onion, pools, users
 from shuffle_sim.roles.deployment import Deployment
@@ -366,6 +370,20 @@ class Centred(Query):
 
 
 # Runtimes
+
+
+def rows_in_files(patch):
+    """Rows for workers, in a file that nobody removes."""
+    folder = tempfile.mkdtemp()
+    weakref.finalize(patch, shutil.rmtree, folder, ignore_errors=True)
+    patch.setattr(tempfile, "tempdir", folder)
+    true = ProcessesRuntime.shared
+
+    def shared(self, population):
+        np.save(f"{folder}/rows.npy", population.rows(0, population.users))
+        return true(self, population)
+
+    patch.setattr(ProcessesRuntime, "shared", shared)
 
 
 def blind(runtime):

@@ -13,6 +13,7 @@ from protocols.sums.one_round import OneRoundSum
 from protocols.sums.single_message import SingleMessageRandomizer
 from protocols.sums.split_mix import SplitMixRandomizer
 from shuffle_sim.arrays import Scaled, dense
+from shuffle_sim.privacy.events import BlanketEvent
 from shuffle_sim.protocol.base import Datum
 from shuffle_sim.protocol.randomizer import Randomizer
 from shuffle_sim.sampling import exact
@@ -424,6 +425,13 @@ class RepeatsCompiled(RepeatsInLargeBlocks):
         if compiling():
             return super().noise(shape, rng)
         return Double.noise(self, shape, rng)
+
+
+class FewerSymbols(SingleMessageRandomizer):
+    """k + 1 symbols are charged as k."""
+
+    def event(self, users, query):
+        return BlanketEvent(users, self.gamma, self.steps)
 
 
 class OneBlanket(SingleMessageRandomizer):

@@ -194,6 +194,7 @@ _BINOMIAL: dict[type, str] = {
     u.NegativeZero: "counts_law",
 }
 _SINGLE: dict[type, str] = {
+    r.FewerSymbols: "event",
     r.OneBlanket: "streams",
     u.BlanketByRow: "streams",
     u.BlanketInHalf: "counts_law",
@@ -414,6 +415,12 @@ _PLANTED = (
     Mutant("corrupted users see noise", "company", plant=shared.of_users("CORRUPTED")),
     Mutant("coalitions see noise", "company", plant=shared.of_users("COALITION")),
     Mutant("no floor of reports", "bound", eight_in_ten, plant=shared.no_floor),
+    Mutant(
+        "rows in files of processes",
+        "hosted",
+        plant=p.rows_in_files,
+        options={"runtime": "processes", "workers": 2},
+    ),
     Mutant(
         "processes without entropy",
         "hosted",

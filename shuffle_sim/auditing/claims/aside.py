@@ -5,9 +5,11 @@ import logging
 import os
 import re
 import sys
+import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -22,6 +24,7 @@ _NUMBER = re.compile(r"(?<![A-Za-z_])\d")  # a digit that is not part of a name,
 _CACHED = "__pycache__", ".nbi", ".nbc"  # in names of what the interpreter and compilers write
 _WRITTEN: list[list[str]] = []  # of each who listens: what was opened to be written
 _HOOKED: list[bool] = []
+_LOOKED_FOR, _READ = 16, 1 << 28  # rows; bytes of a file
 _LOGGERS = "shuffle_sim", "protocols", "actors"
 
 
@@ -104,6 +107,34 @@ def aside(run: Callable[[Any], Found], tables: Sequence[Any]) -> list[Found]:
     if len({*told}) > 1:
         raise LawError("what a run prints, or warns of, follows from rows")
     return found
+
+
+def unkept(run: Callable[[Any], Found], tables: Sequence[Any]) -> list[Found]:
+    """Runs in other processes on each table, that leave none of it in files where these lie.
+
+    Raises:
+        LawError: a new file has a row.
+    """
+    before, found = set(_scattered()), [run(each) for each in tables]
+    numbers = np.concatenate([np.ravel(row) for table in tables for row in table[:_LOOKED_FOR]])
+    numbers = numbers.astype(np.float64)
+    written = numbers.view(np.uint8).reshape(-1, numbers.itemsize)
+    rows = written[np.count_nonzero(written, axis=1) == numbers.itemsize]
+    for path, _ in set(_scattered()) - before:
+        with suppress(OSError):
+            held = path.read_bytes() if path.stat().st_size < _READ else b""
+            if any(row.tobytes() in held for row in rows):
+                raise LawError(f"a run leaves rows in a file: {path}")
+    return found
+
+
+def _scattered() -> Iterator[tuple[Path, int]]:
+    """Files where processes that nobody looks after leave theirs, and when each was written."""
+    for folder in {tempfile.gettempdir(), "/dev/shm", os.getcwd()}:
+        with suppress(OSError):
+            for each in os.scandir(folder):
+                if each.is_file():
+                    yield Path(each.path), each.stat().st_mtime_ns
 
 
 def _tells(warned: warnings.WarningMessage) -> bool:

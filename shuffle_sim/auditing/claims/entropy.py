@@ -6,6 +6,7 @@ import random
 import secrets
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import numpy as np
 from shuffle_sim.auditing.laws.statistics import LawError
 
 _BYTES = 16  # of entropy
+_BEGINS = 13  # SFC64 counts from 1, and takes 12 words to begin
 _GLOBAL = vars(np.random)  # whose own generator is nobody's here
 _SOURCES: tuple[tuple[Any, str], ...] = ((os, "urandom"), (random, "_urandom"))
 
@@ -39,14 +41,19 @@ def check_entropy(drawn: Callable[[], Any], bits: Collection[int] = range(128)) 
 
 
 @contextmanager
-def named_alike() -> Iterator[None]:
-    """All bytes that name a run, and are drawn as such, are 0 within."""
-    drawn = secrets.token_bytes
-    vars(secrets)["token_bytes"] = lambda size=32: bytes(size)
+def _alike(name: str, drawn: Callable[..., Any]) -> Iterator[None]:
+    before = getattr(secrets, name)
+    vars(secrets)[name] = drawn
     try:
         yield
     finally:
-        vars(secrets)["token_bytes"] = drawn
+        vars(secrets)[name] = before
+
+
+named_alike = partial(_alike, "token_bytes", lambda size=32: bytes(size))
+"""All bytes that name a run, and are drawn as such, are 0 within."""
+drawn_alike = partial(_alike, "randbits", lambda bits: 5 << bits - 3)
+"""The entropy of all runs is one within."""
 
 
 def check_own(drawn: Callable[[], Any], what: str) -> None:
@@ -84,3 +91,9 @@ def _given(source: bytes) -> Iterator[None]:
     finally:
         for (module, name), each in zip(_SOURCES, before, strict=True):
             setattr(module, name, each)
+
+
+def taken(rng: np.random.Generator) -> int:
+    """Words of 64 bits that were taken from a stream of SFC64, which counts them."""
+    state: Any = rng.bit_generator.state
+    return int(state["state"]["state"][3]) - _BEGINS

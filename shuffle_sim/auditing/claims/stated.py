@@ -21,7 +21,7 @@ from shuffle_sim.auditing.laws.statistics import LawError
 from shuffle_sim.execution.plain import plain
 from shuffle_sim.execution.result import Result
 from shuffle_sim.privacy.accountant import ShuffleAccountant
-from shuffle_sim.privacy.events import GaussianEvent, PrivacyEvent
+from shuffle_sim.privacy.events import BlanketEvent, GaussianEvent, PrivacyEvent
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.ledger import Charge, PrivacyLedger
 from shuffle_sim.privacy.theorems import theorem_of
@@ -232,6 +232,10 @@ def check_event(event: PrivacyEvent, pair: tuple[Floats, Floats]) -> None:
     Raises:
         LawError: the event states less.
     """
+    if isinstance(event, BlanketEvent):  # what is summed here hides which symbols come
+        common = float(np.minimum(*pair).min())
+        if common < event.gamma / event.symbols * (1 - 1e-9):
+            raise LawError(f"a blanket of {event.symbols} symbols is charged, one has {common:.4g}")
     honest = min(HONEST, getattr(event, "honest", HONEST))
     small = event.with_honest(honest)
     rest = summed([(pair[0], honest - 1)])
@@ -271,7 +275,7 @@ def check_beside(found: Result, other: Result) -> None:
         return  # as views may decide
     for name in _BESIDE:
         if plain(getattr(found, name)) != plain(getattr(other, name)):
-            raise LawError(f"the {name} of a result are not the same on other rows")
+            raise LawError(f"what a result states as its {name} follows from rows")
 
 
 def ordered(

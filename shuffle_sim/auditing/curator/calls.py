@@ -1,8 +1,8 @@
 """What a curator does with a mechanism: the value it gives, the generator, and what it releases."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from copy import copy, deepcopy
+from contextlib import ExitStack, contextmanager, suppress
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -13,7 +13,7 @@ from shuffle_sim.auditing.laws.statistics import LawError
 from shuffle_sim.data.population import Population
 from shuffle_sim.errors import ParameterError, ShuffleSimError
 from shuffle_sim.privacy.ledger import Charge
-from shuffle_sim.privacy.mechanisms import Mechanism, Noise
+from shuffle_sim.privacy.mechanisms import Noise
 from shuffle_sim.protocol.release import Release, WholeStatistic
 from shuffle_sim.sampling.randomness import entropy_of
 
@@ -153,30 +153,79 @@ class Notes:
         """None as yet; `drawn` is told of each before it is made."""
         self.called: list[Called] = []
         self._drawn = drawn
-        self._kinds: dict[type, type] = {}
 
-    def noted(self, mechanism: Mechanism[Any]) -> Mechanism[Any]:
-        """The same mechanism, which notes how it is called."""
-        kind, noted = type(mechanism), copy(mechanism)
+    @contextmanager
+    def listening(self, algorithm: object, seen: list[Answered]) -> Iterator[None]:
+        """Note within how releases of an algorithm of this class are answered.
 
-        def sample(this: Any, value: Any, sensitivity: float, rng: Any, *opened: Any) -> Any:
-            given, begins, again = deepcopy(value), None, None
-            # A cryptographic stream stays where it is, and is not looked at.
-            with suppress(TypeError):
-                begins = deepcopy(rng).bytes(_BEGUN)
-                drawn = [Precise(deepcopy(each).bit_generator) for each in (rng, *opened)]
-                again = partial(kind.sample, this, given, sensitivity, *drawn)
-            if self._drawn is not None:
-                self._drawn(len(self.called), begins)
-            made = kind.sample(this, value, sensitivity, rng, *opened)
-            self.called.append(Called(given, sensitivity, begins, deepcopy(made), again))
-            return made
+        Classes are told, not copies of them: what looks at a type finds the usual one.
+        """
+        kind: Any = type(algorithm)
+        plan, update = kind.plan, kind.update
+        with ExitStack() as told:
+            known, within = set[type](), list[bool]()
 
-        # In its own class's name: what is journalled stays the same. One class for each kind: equal
-        # mechanisms stay equal.
-        found = self._kinds.setdefault(kind, type(kind.__name__, (kind,), {"sample": sample}))
-        object.__setattr__(noted, "__class__", found)
-        return noted
+            def planned(this: Any, state: Any) -> Release | None:
+                release: Release | None = plan(this, state)
+                if release is not None and (made := type(release.mechanism)) not in known:
+                    known.add(made)
+                    sample = partial(self._sampled, made.sample)
+                    told.enter_context(_told(made, within, sample=sample))
+                return release
+
+            def updated(this: Any, state: Any, released: Any) -> Any:
+                if (release := plan(this, state)) is not None:
+                    seen.append(Answered(release, released))
+                return update(this, state, released)
+
+            told.enter_context(_told(kind, [], plan=planned, update=updated))
+            yield
+
+    def _sampled(
+        self, true: Any, this: Any, value: Any, sensitivity: float, rng: Any, *opened: Any
+    ) -> Any:
+        given, begins, again = deepcopy(value), None, None
+        # A cryptographic stream stays where it is, and is not looked at.
+        with suppress(TypeError):
+            begins = deepcopy(rng).bytes(_BEGUN)
+            drawn = [Precise(deepcopy(each).bit_generator) for each in (rng, *opened)]
+            again = partial(true, this, given, sensitivity, *drawn)
+        if self._drawn is not None:
+            self._drawn(len(self.called), begins)
+        made = true(this, value, sensitivity, rng, *opened)
+        self.called.append(Called(given, sensitivity, begins, deepcopy(made), again))
+        return made
+
+
+@contextmanager
+def _told(kind: type, within: list[bool], **methods: Callable[..., Any]) -> Iterator[None]:
+    """Methods of a class are these, but for calls from one of those that share `within`."""
+    before = {name: vars(kind).get(name) for name in methods}
+    for name, noted in methods.items():
+        setattr(kind, name, _outermost(getattr(kind, name), noted, within))
+    try:
+        yield
+    finally:
+        for name, own in before.items():
+            if own is None:
+                delattr(kind, name)
+            else:
+                setattr(kind, name, own)
+
+
+def _outermost(
+    true: Callable[..., Any], noted: Callable[..., Any], within: list[bool]
+) -> Callable[..., Any]:
+    def call(*given: Any) -> Any:
+        if within:
+            return true(*given)
+        within.append(True)
+        try:
+            return noted(*given)
+        finally:
+            within.pop()
+
+    return call
 
 
 def check_called(seen: Sequence[Answered], called: Sequence[Called], data: Population) -> None:

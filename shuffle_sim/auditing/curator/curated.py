@@ -55,7 +55,7 @@ from shuffle_sim.execution.engine import run
 from shuffle_sim.execution.options import Execution
 from shuffle_sim.execution.result import Result
 from shuffle_sim.privacy.sparse_vector import AboveThreshold
-from shuffle_sim.protocol.release import CentralAlgorithm, Release
+from shuffle_sim.protocol.release import CentralAlgorithm
 from shuffle_sim.sampling.randomness import GENERATORS
 
 _SECONDS = 1.0
@@ -116,20 +116,8 @@ class Runs:
         watched = renamed(copy(self._algorithm), named)
         if "choices" in vars(watched):  # shown beside the result; each run says its own
             watched.choices = dict(watched.choices)
-        kind: type[CentralAlgorithm[Any]] = type(watched)
-
-        def plan(this: Any, state: Any) -> Release | None:
-            release = kind.plan(this, state)
-            return release and replace(release, mechanism=notes.noted(release.mechanism))
-
-        def update(this: Any, state: Any, released: Any) -> Any:
-            if (release := kind.plan(this, state)) is not None:
-                seen.append(Answered(release, released))
-            return kind.update(this, state, released)
-
-        # In its own class's name: what is journalled and hashed stays the same.
-        watched.__class__ = type(kind.__name__, (kind,), {"plan": plan, "update": update})
-        result = run(watched, rows, **self._options | more)
+        with notes.listening(watched, seen):
+            result = run(watched, rows, **self._options | more)
         self.said.append(vars(watched).get("choices", {}))
         return seen, notes.called, result
 

@@ -8,6 +8,7 @@ import numpy as np
 import scipy  # parts by attribute: they load when used
 
 from shuffle_sim.arrays import Floats
+from shuffle_sim.auditing.claims.entropy import taken
 from shuffle_sim.auditing.curator.extremes import check_extremes
 from shuffle_sim.auditing.curator.release_law import (
     chances_above,
@@ -101,12 +102,26 @@ def check_mechanism(release: Release, value: Any, alarm: float) -> None:
         seen = [np.array(noise)]
         with naming(f"{type(mechanism).__name__} itself"):
             _check_vectors(release, np.size(value), rng, alarm / 2)
+            _check_words(mechanism)
     with naming(f"{type(mechanism).__name__} itself"):
         for each in seen:
             if each.size:
                 check_uniform(each.reshape(-1, 1), alarm / 6 / len(seen))
                 check_tails(each, alarm / 6 / len(seen))
                 check_cells(each, alarm / 6 / len(seen))
+
+
+def _check_words(mechanism: Noise) -> None:
+    """Every number of noise takes a word of the curator's own stream.
+
+    Raises:
+        LawError: it does not: noise of fewer bits can be tried out.
+    """
+    d = getattr(mechanism, "coordinates", _TIMES)
+    rng = np.random.Generator(np.random.SFC64(entropy_of(None)))
+    mechanism.noise(rng, d)
+    if (words := taken(rng)) < d:
+        raise LawError(f"{d} numbers of noise take {words} words of their stream")
 
 
 def _values_for(mechanism: Noise, size: float, rng: np.random.Generator) -> Iterator[Floats]:

@@ -141,7 +141,9 @@ class Asked(AskedRuns):
         for place, query in enumerate(queries.values()):
             self._in_domain(f"query {place}", query, rows)
             if ragged is not None:
-                self._in_domain(f"query {place}, of persons with few records", query, ragged)
+                what = f"query {place}, of persons with few records"
+                self._in_domain(what, query, ragged)
+                _check_alone(what, query, ragged)
             self._near(f"query {place}", query, rows)
             _check_alone(f"query {place}", query, rows)
             if rows.dtype != object:  # some of them far out: what is clipped of a user is its own

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from shuffle_sim.auditing.claims.aside import aside, check_errors
-from shuffle_sim.auditing.claims.entropy import named_alike
+from shuffle_sim.auditing.claims.aside import aside, check_errors, unkept
+from shuffle_sim.auditing.claims.entropy import drawn_alike, named_alike
 from shuffle_sim.auditing.claims.neighbours import nearly
 from shuffle_sim.auditing.claims.plan import UncheckedError
 from shuffle_sim.auditing.claims.resuming import Drawn, Kept, renamed
@@ -126,6 +126,8 @@ class AskedRuns:
         check_names([each for _, seen in runs for each in seen.tasks])
         with named_alike():  # all who see a frame know the run's name: entropy is not made of it
             runs += [self._run() for _ in range(2)]
+        with drawn_alike():  # nor is its name made of its entropy
+            check_names([each for _ in range(2) for each in self._run()[1].tasks])
         entropies = [each for _, seen in runs for each in seen.entropies]
         if entropies and (len(set(entropies)) < len(entropies) or min(entropies) < 1 << 64):
             raise LawError("two runs have one entropy, or one of few bits")
@@ -216,7 +218,7 @@ class AskedRuns:
         check_errors(on, rows)
         with suppress(ParameterError):  # such rows are refused
             # Other hosts print, and keep files of their own.
-            runs = aside if isinstance(self._host(), InProcessRuntime) else map
+            runs = aside if isinstance(self._host(), InProcessRuntime) else unkept
             (_, seen), (other, shown) = runs(on, (rows, moved))
             check_beside(found, other)
             if shown.queries[:1] != seen.queries[:1]:
@@ -335,6 +337,7 @@ class AskedRuns:
         rows = self.data if data is None else data
         found = self._ran(deepcopy(self._untouched), rows, **given)
         check_rounds(found, self.protocol)
+        seen.check_kept(found, seed)
         return found, seen
 
     def _ran(self, protocol: Protocol[Any], rows: Any, **given: Any) -> Result:

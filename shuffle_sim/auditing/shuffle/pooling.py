@@ -7,10 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffle_sim.arrays import Floats
+from shuffle_sim.auditing.claims.entropy import taken
 from shuffle_sim.auditing.laws.evidence import against_spread
 from shuffle_sim.auditing.laws.orders import Tags, WordTags, check_tags
 from shuffle_sim.auditing.laws.statistics import LawError
-from shuffle_sim.auditing.shuffle.sources import WORDS, taken
+from shuffle_sim.auditing.shuffle.sources import WORDS
 from shuffle_sim.protocol.randomizer import Randomizer
 from shuffle_sim.roles import FIDELITIES, Deployment
 from shuffle_sim.roles.chunks import by_label, front

@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from shuffle_sim.arrays import Values
+from shuffle_sim.auditing.claims.entropy import taken
 from shuffle_sim.auditing.laws.statistics import LawError
 from shuffle_sim.roles import Deployment
 from shuffle_sim.sampling.kernels import KERNELS, using
@@ -70,12 +71,3 @@ def check_drawn(
         if words < math.floor(least if kernel == KERNELS[0] else min(WORDS, bits / 64)):
             raise LawError(f"{name} of {len(values):,} users take {words} words of their stream")
         before = words if shares else 0
-
-
-def taken(rng: np.random.Generator) -> int:
-    """Words of 64 bits that were taken from a stream of SFC64, which counts them."""
-    state: Any = rng.bit_generator.state
-    return int(state["state"]["state"][3]) - _BEGINS
-
-
-_BEGINS = 13  # SFC64 counts from 1, and takes 12 words to begin

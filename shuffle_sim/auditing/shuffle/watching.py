@@ -19,6 +19,7 @@ from shuffle_sim.auditing.shuffle.bench import of_categories
 from shuffle_sim.data.population import Unit
 from shuffle_sim.errors import ShuffleSimError
 from shuffle_sim.execution.inprocess import InProcessRuntime
+from shuffle_sim.execution.result import Result
 from shuffle_sim.execution.runtime import Runtime
 from shuffle_sim.execution.setup import suited
 from shuffle_sim.protocol.base import Protocol, Query, RoundSpec
@@ -148,6 +149,17 @@ class Watched:
         """Keep what was asked in a round; as `on_round` of a run."""
         self.queries.append(encode(query))
 
+    def check_kept(self, result: Result, seed: int | None) -> None:
+        """What is kept of a run without a seed does not hold its entropy.
+
+        Raises:
+            LawError: it does: whoever has the result draws all noise again.
+        """
+        if seed is None:
+            kept = repr(vars(result))
+            if any(f"{each:{base}}" in kept for each in self.entropies for base in "dx"):
+                raise LawError("the entropy of a run without a seed is in its result")
+
     def watch(self, host: Runtime, entropy: int | None = None) -> None:
         """Look at what its roles are given and give, from now on.
 
@@ -222,7 +234,10 @@ def rows_for(protocol: Protocol[Any], spec: RoundSpec, entropy: int) -> Any:
                 rows = rows[:, 0] if width is None else rows
                 if _takes(protocol, spec, rows) and _tells(spec, rows):
                     return rows
-    for width in (None, *range(1, _WIDEST)):
+    pair: Any = getattr(spec.randomizer, "worst_pair", tuple)()
+    wide = int(np.size(pair[0])) if pair else 0
+    widths = [each for each in (wide, wide + 1) if each >= _WIDEST]  # rows as vectors, or labelled
+    for width in (None, *range(1, _WIDEST), *widths):
         if width is None:
             rows = rng.random(n)
         else:
