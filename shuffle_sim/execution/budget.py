@@ -15,17 +15,24 @@ from typing import Any
 from shuffle_sim.data.files import check_name
 from shuffle_sim.data.population import population_of
 from shuffle_sim.errors import ParameterError, integer, positive
-from shuffle_sim.execution.budget_book import Book, Spent, charge_record, composed, report_record
+from shuffle_sim.execution.budget_book import (
+    Book,
+    Spent,
+    charge_record,
+    composed,
+    histories_of,
+    report_record,
+)
 from shuffle_sim.execution.budget_file import BudgetFile
 from shuffle_sim.privacy.events import PrivacyEvent
 from shuffle_sim.privacy.guarantee import Guarantee, Privacy
-from shuffle_sim.privacy.ledger import Charge, PrivacyLedger, maximal
+from shuffle_sim.privacy.ledger import Charge
 from shuffle_sim.wire.fingerprint import fingerprint
 
 _LONGEST_NAME = 200  # characters
 _SLACK = 1 + 1e-9  # of an epsilon, for what doubles lose in composition
 _MOST_MORE = 2**20  # reports that anybody asks about
-PLANNED = "which reports are asked does not follow from what earlier ones released"
+PLANNED = "which reports are asked, and whom, does not follow from what earlier ones released"
 """What a budget with a delta assumes (docs: theory, Composition); without one epsilons add up."""
 
 
@@ -117,7 +124,7 @@ class Budget:
 
         No more than 2^20 are counted.
         """
-        before = self._histories(self._book().reports)
+        before = histories_of(self._book().reports)
 
         def fits(many: int) -> bool:
             return all(self._fits(each + Counter({event: count * many})) for each in before)
@@ -203,7 +210,7 @@ class Budget:
 
     def _demand_room(self, name: str, book: Book, body: tuple[Any, ...]) -> None:
         reports = book.after(body).reports
-        if not all(self._fits(each) for each in self._histories(reports)):
+        if not all(self._fits(each) for each in histories_of(reports)):
             allowed = (
                 f"within {self.path}: epsilon would be {self._after(reports).epsilon:.6g} of "
                 f"{self.total.epsilon:g} at delta {self.total.delta:g}, and "
@@ -219,17 +226,9 @@ class Budget:
         """Of the person with the largest epsilon."""
         delta = self.total.delta
         assumed = (PLANNED,) if delta else ()
-        histories = self._histories(reports)
+        histories = histories_of(reports)
         found = [composed(each).guarantee(delta, assumed) for each in histories]
         return max(found, key=lambda each: each.epsilon)
-
-    def _histories(self, reports: Iterable[Spent]) -> list[Counter[PrivacyEvent]]:
-        """Of the people who were asked most, each with all releases; of nobody, one without any."""
-        ledger = PrivacyLedger()
-        for report in reports:
-            for each in report.placed(self.users):
-                ledger.charge(each.cohort, each.event)
-        return maximal(events for _, events in ledger.users()) or [Counter()]
 
     def _fits(self, events: Counter[PrivacyEvent]) -> bool:
         """Whether one person's releases are within the total.

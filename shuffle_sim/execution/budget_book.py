@@ -1,9 +1,10 @@
 """What a budget holds: whose it is, and the reports that were charged; as values and as records."""
 
 from collections import Counter
-from collections.abc import Iterator
-from functools import lru_cache
+from collections.abc import Iterable
+from functools import lru_cache, reduce
 from itertools import groupby
+from operator import or_
 from typing import Any, NamedTuple
 
 from shuffle_sim.data.cohort import Cohort
@@ -11,13 +12,15 @@ from shuffle_sim.errors import ParameterError
 from shuffle_sim.privacy.accountant import ShuffleAccountant
 from shuffle_sim.privacy.events import PrivacyEvent
 from shuffle_sim.privacy.guarantee import Privacy
-from shuffle_sim.privacy.ledger import Charge, PrivacyLedger
+from shuffle_sim.privacy.ledger import Charge, PrivacyLedger, maximal
 from shuffle_sim.registry import loaded, remembered
 from shuffle_sim.wire.codec import decode
 
 FORMAT = 1
 MOST_ROUNDS = 2**21
 """Of all reports in a budget: more are not composed in a sane time."""
+MOST_HISTORIES = 64
+"""Of people whose places are unknown, that are told apart: each is composed on its own."""
 
 
 class Spent(NamedTuple):
@@ -34,25 +37,6 @@ class Spent(NamedTuple):
     task: bytes
     first: int | None
     charges: tuple[Charge, ...]
-
-    def placed(self, users: int) -> Iterator[Charge]:
-        """Its charges on the population.
-
-        Where places are unknown, everybody is charged with the most of each kind of release that
-        any user of the run took part in.
-        """
-        if self.first is not None:
-            for each in self.charges:
-                ranges = ((low + self.first, high + self.first) for low, high in each.cohort.ranges)
-                yield Charge(Cohort(tuple(ranges)), each.event)
-            return
-        most, own = Counter[PrivacyEvent](), PrivacyLedger()
-        for each in self.charges:
-            own.charge(each.cohort, each.event)
-        # Counters joined by |: of each kind the most that any user took part in.
-        for _, events in own.users():
-            most |= events
-        yield from (Charge(Cohort.of(0, users), event) for event in most.elements())
 
 
 class Book(NamedTuple):
@@ -166,3 +150,48 @@ def composed(events: Counter[PrivacyEvent]) -> ShuffleAccountant:
     for event, count in events.items():
         accountant.compose(event, count)
     return accountant
+
+
+def histories_of(reports: Iterable[Spent]) -> list[Counter[PrivacyEvent]]:
+    """Of the people who were asked most, each with all releases; of nobody, one without any.
+
+    Where places are unknown, a person may be any user of a report, and another one of the next.
+    """
+    placed, others = PrivacyLedger(), list[Spent]()
+    for report in reports:
+        if report.first is None:
+            others.append(report)
+        else:
+            _charge_all(placed, report.charges, report.first)
+    found = maximal(events for _, events in placed.users()) or [Counter()]
+    for report in others:
+        own = _charge_all(PrivacyLedger(), report.charges)
+        found = _after(found, [events for _, events in own.users()])
+    return found
+
+
+def _charge_all(ledger: PrivacyLedger, charges: Iterable[Charge], first: int = 0) -> PrivacyLedger:
+    """The ledger after charges on users from the first on."""
+    for each in charges:
+        ranges = ((low + first, high + first) for low, high in each.cohort.ranges)
+        ledger.charge(Cohort(tuple(ranges)), each.event)
+    return ledger
+
+
+def _after(
+    before: list[Counter[PrivacyEvent]], histories: Iterable[Counter[PrivacyEvent]]
+) -> list[Counter[PrivacyEvent]]:
+    """What people took part in after one more report, in which each may be any of its users."""
+    own = {frozenset(each.items()): each for each in histories} or {frozenset(): Counter()}
+    if len(before) * len(own) <= MOST_HISTORIES**2:
+        found = {
+            frozenset(both.items()): both
+            for each in before
+            for new in own.values()
+            for both in [each + new]
+        }
+        if len(found) <= max(MOST_HISTORIES, len(before)):
+            return maximal(found.values())
+    # Too many to compose: as if everybody had of each kind the most that any user took part in.
+    most = reduce(or_, own.values(), Counter[PrivacyEvent]())
+    return [each + most for each in before]

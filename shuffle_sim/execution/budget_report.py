@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from shuffle_sim.execution.budget import Budget
+from shuffle_sim.execution.budget_book import histories_of
 from shuffle_sim.privacy.guarantee import Guarantee
 
 
@@ -43,6 +44,6 @@ class BudgetReport:
             alone = budget.alone(each).epsilon
             rows.append(ReportRow(each.name, len(each.charges), tuple(kinds), alone))
         if made and len(events := {each.event for each in made[-1].charges}) == 1:
-            more = budget.more(events.pop(), len(list(made[-1].placed(budget.users))))
+            more = budget.more(events.pop(), histories_of(made[-1:])[0].total())
         whose = str(budget.path), budget.population, budget.users, total.epsilon, total.delta
         return cls(*whose, spent, max(0.0, total.epsilon - spent.epsilon), rows, more)

@@ -28,7 +28,13 @@ from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.errors import CheckpointError
 from shuffle_sim.execution import budget_file
 from shuffle_sim.execution.budget import PLANNED
-from shuffle_sim.execution.budget_book import MOST_ROUNDS, Book
+from shuffle_sim.execution.budget_book import (
+    MOST_HISTORIES,
+    MOST_ROUNDS,
+    Book,
+    Spent,
+    histories_of,
+)
 from shuffle_sim.execution.budget_ledger import BudgetLedger
 from shuffle_sim.execution.inprocess import InProcessRuntime
 from shuffle_sim.execution.journal import record
@@ -134,6 +140,48 @@ def test_of_several_histories_everybody_is_charged_the_most(tmp_path):
     assert budget.spent.epsilon == epsilon_of(event, delta=1e-3)
     run(protocol, rows(), budget=budget.report("b"))
     assert budget.spent.epsilon == epsilon_of(event, event, delta=1e-3)
+
+
+def spent(name, *groups):
+    """A report that asks disjoint users, each group with its own release."""
+    size = N // len(groups)
+    asked = (
+        Charge(Cohort.of(size * place, size * place + size), event)
+        for place, event in enumerate(groups)
+    )
+    return Spent(name, name.encode(), None, tuple(asked))
+
+
+def test_nobody_is_charged_what_other_users_of_a_report_took_part_in(budget):
+    small, large = GaussianPairEvent(0.06, "proof"), PureEvent(0.4, "proof")
+    one = spent("one", small, large)
+    budget.admit(budget.report("one"), b"1" * 16, DATA, one.charges)
+    assert budget.spent.epsilon == budget.alone(one).epsilon
+    assert budget.spent.epsilon == max(epsilon_of(small), epsilon_of(large))
+    assert budget.spent.epsilon < epsilon_of(small, large)  # the control
+    # Whoever was in one group may be in any of the next report.
+    budget.admit(budget.report("two"), b"2" * 16, DATA, one.charges)
+    pairs = (small, small), (small, large), (large, large)
+    assert budget.spent.epsilon == max(epsilon_of(*each) for each in pairs)
+    found = histories_of([one, spent("two", *[GaussianEvent(9.0)] * 2, small)])
+    assert len(found) == 4
+
+
+def test_users_that_a_report_asks_twice_are_charged_both(budget):
+    small, large = GaussianPairEvent(0.06, "proof"), PureEvent(0.4, "proof")
+    both = (Charge(Cohort.of(0, 600), small), Charge(Cohort.of(500, N), large))
+    budget.admit(budget.report("one"), b"1" * 16, DATA, both)
+    assert budget.spent.epsilon == epsilon_of(small, large)
+
+
+def test_of_too_many_histories_none_is_charged_too_little():
+    kinds = [GaussianEvent(9 + place) for place in range(40)]
+    reports = [spent(str(place), *kinds[4 * place : 4 * place + 4]) for place in range(10)]
+    found = histories_of(reports)
+    assert len(found) == MOST_HISTORIES
+    each_of_one_kind = Counter(report.charges[-1].event for report in reports)
+    assert any(each_of_one_kind <= larger for larger in found)
+    assert found[0].total() == 3 + 7 * 4
 
 
 def test_reports_on_other_people_cost_a_person_nothing(tmp_path):
