@@ -99,7 +99,7 @@ class PaperSum:
 
 @dataclass(frozen=True)
 class NoiseReport:
-    """Standard error of a sum, of central noises, and what the paper's constants give."""
+    """Standard errors: of a sum of all users, of central noises, and by the paper's constants."""
 
     standard_error_of_sum: float
     central: float

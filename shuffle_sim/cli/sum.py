@@ -197,7 +197,8 @@ def _summed_up(
     """Of a run that is over."""
     people, d = len(view.rows), len(table.columns) * (2 if variance else 1)
     noise = NoiseReport.of(protocol, people, d, privacy, rounds)
-    error = noise.standard_error_of_sum
+    # Of those who reported: users who are absent add no noise.
+    error = float(np.sqrt(protocol.randomizer.variance(accepted)[0]))
     means, spread, variances = released(view, result.value, error, accepted, variance=variance)
     inside = np.clip(view.rows, view.lower, view.upper)
     return SumReport(

@@ -109,6 +109,18 @@ def test_every_table_is_summed_within_its_predicted_error(tmp_path, table):
     assert np.abs(off_by(found)).max() > 0.1  # noise there is
 
 
+@pytest.mark.parametrize("more", [[], ["--variance"]])
+def test_users_who_are_absent_add_no_noise(tmp_path, more):
+    asked = ["--table", "diabetes", "--seed", "5", *more]
+    whole = summary(tmp_path, *asked)
+    found = summary(tmp_path, *asked, "--attack", "dropout:rate=0.5")
+    people, left = found["people"], found["reports"]["accepted"]
+    assert 0 < left < people
+    # Noise of `left` users, in a mean of as many.
+    expected = np.array(whole["standard_error"]) * (people / left) ** 0.5
+    assert found["standard_error"] == pytest.approx(expected)
+
+
 @pytest.mark.full
 def test_a_run_without_a_seed_is_another_run(tmp_path):
     first, second = (
