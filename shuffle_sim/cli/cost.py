@@ -114,17 +114,14 @@ def _print_cost(summary: CostSummary) -> None:
         f"{f.asked / f.users:.3g} on average\n"
     )
     counted = {
-        "messages": f.messages,
-        "payload bits (the paper's count)": f.payload_bits,
-        "label bits, if sent one by one": f.label_bits,
+        "messages": (f.messages, f.user_messages),
+        "payload bits (the paper's count)": (f.payload_bits, f.user_payload_bits),
+        "label bits, if sent one by one": (f.label_bits, f.user_label_bits),
     }
-    rows = [
-        (what, f"{round(each, 2):,}", f"{round(each * f.participation, 2):,}")
-        for what, each in counted.items()
-    ]
+    rows = [(what, *(f"{round(each, 2):,}" for each in sent)) for what, sent in counted.items()]
     wire = f.user_wire_bytes
-    rows.append(("bytes on the wire", f"{wire / f.participation:,.1f}", f"{wire:,.1f}"))
-    show.print_table(("a user", "in a round", "over the run"), rows)
+    rows.append(("bytes on the wire, on average", f"{wire / f.participation:,.1f}", f"{wire:,.1f}"))
+    show.print_table(("a user", "in the largest round", "over the run"), rows)
     show.print_warnings(summary.warnings)
     show.console.print()
     sizes = [(each.payload, each.framing, each.sealing, each.wire) for each in f.hops]

@@ -22,9 +22,9 @@ class Costs:
         rounds: rounds of interaction.
         messages_per_user: messages a user sends in a round it answers (the largest over rounds);
             where their number varies, the mean of those received.
-        payload_bits_per_user: their bits, the papers' count; grouped by label, the label costs
-            nothing.
-        label_bits_per_user: what the labels would cost if every message were sent on its own.
+        payload_bits_per_user: their bits in such a round, not in the run; the papers' count:
+            grouped by label, the label costs nothing.
+        label_bits_per_user: what their labels would cost if every message were sent on its own.
         wire_bytes: bytes from users to the shuffler over the whole run, framing included.
         routed_bytes: bytes between the shuffler's shards over the whole run.
         view_bytes: bytes from the shuffler to the analyzer over the whole run.

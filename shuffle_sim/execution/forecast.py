@@ -8,6 +8,7 @@ otherwise in the run.
 
 import math
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,7 +67,9 @@ class Forecast:
         messages: of a user in a round (the largest over rounds); the mean, where they vary.
         payload_bits: of these messages, the papers' count.
         label_bits: what their labels would cost if every message were sent on its own.
-        user_payload_bits: of the user who sends most, over the run.
+        user_messages: of the user who sends most, over the run.
+        user_payload_bits: the same of its bits.
+        user_label_bits: the same of its labels.
         user_wire_bytes: what that user sends, about: its share of the frames it is in.
         hops: users to shuffler, shuffler to analyzer, analyzer to all.
         batch: users in a round (the largest).
@@ -82,7 +85,9 @@ class Forecast:
     messages: float
     payload_bits: float
     label_bits: float
+    user_messages: float
     user_payload_bits: float
+    user_label_bits: float
     user_wire_bytes: float
     hops: tuple[Hop, ...]
     batch: int
@@ -119,27 +124,27 @@ def forecast(
     asked = sum(spec.cohort.size for spec in specs)
     answered = [events for _, events in ledger.users()]
     participation = max(sum(events.values()) for events in answered)
-    widest = max(specs, key=_messages)
     hops = tuple(
         Hop(name=name, **dict(zip(_KINDS, row, strict=True)))
         for name, row in zip(_HOPS, totals.tolist(), strict=True)
     )
-    # The ledger knows users by their events: bits are looked up by those, at their most.
-    sent: dict[PrivacyEvent, float] = {}
+    # The ledger knows users by their events: what they send is looked up by those, at its most.
+    sent: dict[PrivacyEvent, _Numbers] = {}
     for spec in specs:
-        sent[spec.event] = max(sent.get(spec.event, 0), spec.randomizer.usual_bits)
+        sent[spec.event] = _most([sent.get(spec.event, (0, 0, 0)), _numbers(spec)])
+    round_, run = _most(sent.values()), _most(_total(events, sent) for events in answered)
     return Forecast(
         users=protocol.users,
         rounds=len(specs),
         asked=asked,
         participation=participation,
         sequential=ledger.sequentially_interactive,
-        messages=_messages(widest),
-        payload_bits=max(sent.values()),
-        label_bits=_messages(widest) * widest.randomizer.label_bits,
-        user_payload_bits=max(
-            sum(count * sent[event] for event, count in events.items()) for events in answered
-        ),
+        messages=round_[0],
+        payload_bits=round_[1],
+        label_bits=round_[2],
+        user_messages=run[0],
+        user_payload_bits=run[1],
+        user_label_bits=run[2],
         user_wire_bytes=hops[0].wire / asked * participation,
         hops=hops,
         batch=max(spec.cohort.size for spec in specs),
@@ -180,6 +185,27 @@ class PaperBits:
 
 def _messages(spec: RoundSpec) -> float:
     return spec.randomizer.usual_messages
+
+
+_Numbers = tuple[float, ...]
+"""Messages, their payload bits and those of their labels."""
+
+
+def _numbers(spec: RoundSpec) -> _Numbers:
+    """Of a user in a round."""
+    each = spec.randomizer
+    return each.usual_messages, each.usual_bits, each.usual_messages * each.label_bits
+
+
+def _total(events: Mapping[PrivacyEvent, int], sent: Mapping[PrivacyEvent, _Numbers]) -> _Numbers:
+    """Of a user in all rounds."""
+    rows = [[many * each for each in sent[event]] for event, many in events.items()]
+    return tuple(map(sum, zip(*rows, strict=True)))
+
+
+def _most(rows: Iterable[_Numbers]) -> _Numbers:
+    """The largest of each."""
+    return tuple(map(max, zip(*rows, strict=True)))
 
 
 def _round(spec: RoundSpec, index: int, security: str, block_size: int) -> list[list[int]]:

@@ -170,7 +170,7 @@ class Result:
             error["noise"] = f"{self.best_ratio[0]:.4g} x central {self.best_ratio[1]}, the best"
         lost = reports.asked - reports.accepted
         dropped = {"reports": f"{reports.accepted:,} of {reports.asked:,}"} if lost else {}
-        bits = round(costs.payload_bits_per_user, 2)
+        bits = f"{round(costs.payload_bits_per_user, 2):,} bits a user in each"
         above = f"{reports.clipped:,} above the norm bound: the simulator's view, not private"
         cut = {"clipped": above} if reports.clipped else {}
         seeded = {"seed": f"{self.seed}: not private"} if self.seed is not None else {}
@@ -179,7 +179,7 @@ class Result:
             **error,
             "privacy": f"epsilon {self.privacy.epsilon:.4g} at delta {self.privacy.delta:g}",
             "trust": f"{self.trust}, unit {self.unit}",
-            "rounds": f"{self.rounds:,}, {bits:,} bits a user in each",
+            "rounds": f"{self.rounds:,}, {'at most ' * (self.rounds > 1)}{bits}",
             **dropped,
             **cut,
             **seeded,

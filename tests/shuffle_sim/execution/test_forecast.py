@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from protocols import L2Ball, Logistic, Problem, ScalarSum, ShuffleGD, VectorSum
+from protocols import HeavyHitters, L2Ball, Logistic, Problem, ScalarSum, ShuffleGD, VectorSum
 from protocols.comparison.methods import sum_methods
 from protocols.comparison.training import training_methods
 from protocols.learning.training import Trainer
@@ -21,6 +21,7 @@ from shuffle_sim.attacks.catalogue import attacks
 from shuffle_sim.cli.app import app
 from shuffle_sim.execution.forecast import corollary, forecast
 from shuffle_sim.privacy.trust import Trust
+from shuffle_sim.protocol.task import walked
 
 POINT = Privacy(1.0, 1e-6)
 
@@ -52,6 +53,21 @@ def test_a_literal_run_counts_what_was_forecast(protocol, security):
         costs.label_bits_per_user,
     )
     assert (found.seconds > 0) == (security == "onion")
+
+
+def test_rounds_of_several_sizes_add_up_to_what_a_user_sends(capsys):
+    words = "cost", "--n", "3000", "--protocol", "heavy-hitters", "--bits", "32"
+    found = json.loads(command(*words, "--json", capsys=capsys))["forecast"]
+    specs = list(walked(HeavyHitters.calibrated(n=3000, bits=32, privacy=POINT)))
+    for name in ("messages", "bits"):
+        each = [getattr(spec.randomizer, f"usual_{name}") for spec in specs]
+        assert len(set(each)) > 1  # the control
+        own = name.replace("bits", "payload_bits")
+        assert found[own] == max(each)
+        assert found[f"user_{own}"] == pytest.approx(sum(each))
+    printed = command(*words, capsys=capsys)
+    assert f"{round(found['user_messages'], 2):,}" in printed
+    assert f"{round(found['user_payload_bits'], 2):,}" in printed
 
 
 @pytest.mark.parametrize(
