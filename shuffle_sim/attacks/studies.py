@@ -20,7 +20,7 @@ from shuffle_sim.privacy.accountant import ShuffleAccountant
 from shuffle_sim.privacy.bounds import paper
 from shuffle_sim.privacy.events import BinomialSumEvent, PrivacyEvent
 from shuffle_sim.privacy.planner import honest_users
-from shuffle_sim.privacy.theorems import Theorem, theorem_of
+from shuffle_sim.privacy.theorems import theorem_of
 from shuffle_sim.protocol.adversary import Adversary
 from shuffle_sim.protocol.base import Protocol, Query, RoundSpec
 from shuffle_sim.sampling.randomness import entropy_of
@@ -64,7 +64,7 @@ def privacy_study(
     Raises:
         ParameterError: fractions outside (0, 1], or a protocol of another kind.
     """
-    spec, event, law = _sum_of(protocol)
+    spec, event = _sum_of(protocol)
     honest = [honest_users(fraction, spec.cohort.size) for fraction in fractions]
     entropy, delta = entropy_of(seed), protocol.delta
     planned = _proven(event, delta)
@@ -75,21 +75,22 @@ def privacy_study(
         if spec.randomizer.view == "sums":
             own = (entropy + index) % 2**128
             empirical = empirical_epsilon(spec.randomizer, users, delta, repeats=repeats, seed=own)
-        proven, exact = _proven(mine, delta), _number(law.exact(mine, delta))
+        # Of too few honest users the event may be of another kind, and have another theorem.
+        exact = _number(theorem_of(type(mine)).exact(mine, delta))
         by_paper = _by_paper(event, planned, fraction)
-        rows.append(PrivacyRow(fraction, users, by_paper, proven, exact, empirical))
+        rows.append(PrivacyRow(fraction, users, by_paper, _proven(mine, delta), exact, empirical))
     return rows
 
 
-def _sum_of(protocol: Protocol[Any]) -> tuple[RoundSpec, PrivacyEvent, Theorem[Any]]:
-    """The one round of a sum, its event with everybody's noise, and the theorem of that."""
+def _sum_of(protocol: Protocol[Any]) -> tuple[RoundSpec, PrivacyEvent]:
+    """The one round of a sum, and its event with everybody's noise."""
     spec = protocol.plan(protocol.init())
     if spec is not None and (
         isinstance(spec.randomizer, Reaching) or spec.randomizer.view == "counts"
     ):
         event = spec.randomizer.event(spec.cohort.size, spec.query)
         if event is not None:
-            return spec, event, theorem_of(type(event))
+            return spec, event
     allowed = "a sum whose reports are bounded, or whose messages are counted"
     raise ParameterError("protocol", type(protocol).__name__, allowed)
 

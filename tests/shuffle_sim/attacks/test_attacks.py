@@ -19,7 +19,7 @@ from runs import run
 from scipy import stats
 from scipy.special import ndtri
 
-from protocols import CarryVectorSum, ScalarSum, SparseVectorSum, VectorSum
+from protocols import CarryVectorSum, LaplaceScalarSum, ScalarSum, SparseVectorSum, VectorSum
 from protocols.learning.target_model import logistic
 from protocols.problems.domains import L2Ball
 from protocols.problems.losses import Logistic
@@ -651,6 +651,14 @@ def test_privacy_by_honest_fraction_is_in_order_and_exact():
     (row,) = privacy_study(carries, [0.7], repeats=100, seed=1)
     assert row.paper is None  # the paper speaks of other sums
     assert all(row.proven >= row.exact > row.empirical for row in vector)
+
+
+def test_a_sum_that_is_not_private_with_fewer_honest_users_is_studied():
+    made = LaplaceScalarSum.calibrated(n=1000, privacy=Privacy(1.0, 1e-4))
+    whole, fewer = privacy_study(made, [1.0, 0.5], repeats=10, seed=1)
+    assert whole.proven <= 1
+    assert fewer.proven == math.inf
+    assert math.isnan(fewer.exact)
 
 
 @pytest.mark.full

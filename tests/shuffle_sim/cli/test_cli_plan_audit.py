@@ -28,6 +28,13 @@ from shuffle_sim.registry import registered_kinds
 from shuffle_sim.roles import Shuffler, UserShard
 
 
+@pytest.mark.parametrize("words", ["plan --n 1000", "cost --n 1000", "sum --table wine"])
+def test_numbers_take_the_laplace_encoding_and_columns_do_not(words):
+    done = command(*words.split(), "--encoding", "laplace", "--delta", "1e-4")
+    assert (done.returncode == 2) == words.startswith("sum")
+    assert ("must be one of carry" in done.stderr) == words.startswith("sum")
+
+
 @pytest.mark.full
 @pytest.mark.parametrize(("encoding", "most"), [("unary", 125), ("carry", 10)])
 def test_plan_answers_in_json_what_the_planner_finds(encoding, most):
