@@ -289,7 +289,7 @@ class CountsRun:
     ) -> tuple[Any, Released]:
         """Say what it costs, then run it, as `Released.of` tells it."""
         file = self.source.file
-        how = Running.of(self.host, self.execution, file.stem if file is not None else "", file)
+        how = Running.of(self.host, self.execution, file.name if file is not None else "", file)
         users = InMemory(rows) if self.source.counted is None else DrawnRecords(rows)
         audited(how, self.privacy.budget, self.output, made, users, rounds)
         start = announce(how.ahead(made, rows), (), yes=how.yes, json=self.output.json)

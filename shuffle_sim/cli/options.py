@@ -336,7 +336,7 @@ class HostOptions(Hosting):
         None, "With --budget: name of this report, such as its day. A name is taken once."
     )
     population: str | None = option(
-        None, "Name of the people whose budget it is. Default: that of the table."
+        None, "Name of the people whose budget it is. Default: that of the file or the table."
     )
     audit: str | None = option(
         None, "quick or thorough: audit this run in place of making it; nothing is charged."

@@ -53,6 +53,22 @@ def command(monkeypatch, capsys):
     return run
 
 
+def test_counts_and_sums_of_a_file_share_its_budget(command, visits, tmp_path):
+    """Its people have the file's name where nobody names them."""
+    budget, numbers = tmp_path / "budget", ("--columns", "minutes", *BOUNDS)
+    command("budget", "create", budget, "--file", visits, *numbers, "--epsilon", 9)
+    spending = {
+        "sum": ("sum", "--file", visits, *numbers),
+        "by": ("sum", "--file", visits, *numbers, "--by", "region", *CATEGORIES),
+        "histogram": ("histogram", "--file", visits, "--column", "region", *CATEGORIES),
+    }
+    for name, words in spending.items():
+        command(*words, "--epsilon", 0.5, "--budget", budget, "--report", name)
+    shown = json.loads(command("budget", "show", budget, "--json"))
+    assert shown["population"] == "visits.csv"
+    assert [each["report"] for each in shown["reports"]] == list(spending)
+
+
 def test_a_histogram_counts_categories(command, visits, tmp_path):
     picture = tmp_path / "bars.png"
     asked = ("histogram", "--file", visits, "--column", "region", *CATEGORIES, "--seed", 3)
