@@ -25,11 +25,11 @@ from shuffle_sim.execution.costs import Costs
 from shuffle_sim.execution.plain import plain, simulator_view
 from shuffle_sim.execution.result import ReportCounts
 from shuffle_sim.notebook import narrowed
+from shuffle_sim.pictures import separate
 from shuffle_sim.privacy.guarantee import Guarantee
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 
@@ -96,27 +96,7 @@ def dress(axes: "Axes", title: str, across: str = "", up: str = "") -> None:
     axes.grid(alpha=0.3)
     axes.set_axisbelow(True)
     for axis in (axes.xaxis, axes.yaxis):
-        _separate(axis)
-
-
-def _separate(axis: "Axis") -> None:
-    """Numbers of an axis as in tables: thousands apart, powers of ten where one has 1e7."""
-    from matplotlib import ticker
-    from numpy import format_float_scientific, log10, ptp
-
-    def shown(value: float, _: object = None) -> str:
-        if abs(value) < 1000:
-            return f"{value:.6g}"
-        if max(abs(value), *map(abs, axis.get_view_interval())) < 1e7:
-            return f"{value:,.0f}"
-        return str(format_float_scientific(value, trim="-", exp_digits=1)).replace("+", "")
-
-    if axis.get_scale() == "log":  # more numbers would run into each other
-        subs = (1, 2, 5) if ptp(log10(axis.get_view_interval())) < 2 else (1,)
-        axis.set_major_locator(ticker.LogLocator(subs=subs, numticks=6))
-        axis.set_minor_formatter(ticker.NullFormatter())  # it would write powers between them
-    if isinstance(axis.get_major_formatter(), ticker.LogFormatter | ticker.ScalarFormatter):
-        axis.set_major_formatter(ticker.FuncFormatter(shown))
+        separate(axis)
 
 
 def new_axes(width: float, height: float) -> "Axes":

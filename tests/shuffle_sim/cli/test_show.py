@@ -2,6 +2,7 @@
 
 import shlex
 from contextlib import nullcontext
+from itertools import pairwise
 
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -75,21 +76,42 @@ def test_a_name_is_folded_not_cut():
     assert name in "".join(caught.get().replace("7", "").split())
 
 
+def written(axis):
+    """The numbers that stand along an axis, and where, in pixels."""
+    axis.axes.figure.draw_without_rendering()
+    low, high = sorted(axis.get_view_interval())
+    ticks = (*axis.get_major_ticks(), *axis.get_minor_ticks())
+    seen = [each.label1 for each in ticks if low <= each.get_loc() <= high]
+    return {each.get_text(): each.get_window_extent() for each in seen if each.get_text()}
+
+
 def test_a_short_logarithmic_axis_has_several_plain_numbers():
     axes = new_figure(6, 4).subplots()
     axes.plot([6, 58], [1, 2])
     axes.set_xscale("log")
     dress(axes, "found", "bits")
-    axes.figure.draw_without_rendering()
-    low, high = axes.get_xlim()
-    written = [
-        each.get_text()
-        for ticks in (axes.get_xticklabels(), axes.get_xticklabels(minor=True))
-        for each in ticks
-        if each.get_text() and low <= each.get_position()[0] <= high
-    ]
-    assert {"10", "20", "50"} <= {*written}
-    assert all(each.isdecimal() for each in written)  # no $\mathdefault{6\times10^{0}}$
+    found = written(axes.xaxis)
+    assert {"10", "20", "50"} <= {*found}
+    assert all(each.isdecimal() for each in found)  # no $\mathdefault{6\times10^{0}}$
+
+
+@pytest.mark.parametrize(("last", "numbers"), [(6, "0 1 2 5"), (3000, "0 1 10 100 1,000")])
+def test_an_axis_that_is_logarithmic_beyond_1_has_plain_numbers(last, numbers):
+    axes = new_figure(7, 4).subplots()
+    axes.set_xscale("symlog", linthresh=1)
+    axes.set_xlim(-0.5, last)
+    dress(axes, "found", "displacement")
+    assert [*written(axes.xaxis)] == numbers.split()
+
+
+def test_numbers_of_a_narrow_axis_stand_apart():
+    axes = new_figure(9, 4).subplots(1, 3)[0]
+    axes.set_xscale("log")
+    axes.set_xlim(4, 10**6)
+    dress(axes, "found", "bits")
+    places = sorted(written(axes.xaxis).values(), key=lambda each: each.x0)
+    assert len(places) > 1
+    assert all(left.x1 < right.x0 for left, right in pairwise(places))
 
 
 @pytest.fixture
