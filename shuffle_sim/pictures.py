@@ -1,11 +1,16 @@
-"""Numbers along the axes of a picture."""
+"""Numbers along the axes of a picture, and how a picture is saved."""
 
+import re
+import warnings
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from matplotlib.axis import Axis
+    from matplotlib.figure import Figure
 
 _ROOM = 0.8  # inches that a number with its thousands takes
+_MISSING = "Glyph .* missing from"
 
 
 def separate(axis: "Axis") -> None:
@@ -42,3 +47,16 @@ def _most(axis: "Axis") -> int:
         return 6
     inches = axis.axes.get_window_extent().width / axis.axes.figure.dpi
     return max(2, min(6, int(inches / _ROOM)))
+
+
+def save(figure: "Figure", path: Path) -> bool:
+    """Write a picture; whether its font lacks some of the characters, which then are boxes."""
+    with warnings.catch_warnings(record=True) as told:
+        # One line for each character would be printed, whatever was asked of other warnings.
+        warnings.filterwarnings("always", _MISSING, UserWarning)
+        figure.savefig(path, dpi=120)
+    missing = [each for each in told if re.match(_MISSING, str(each.message))]
+    for each in told:
+        if each not in missing:
+            warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
+    return bool(missing)

@@ -25,7 +25,7 @@ from shuffle_sim.execution.costs import Costs
 from shuffle_sim.execution.plain import plain, simulator_view
 from shuffle_sim.execution.result import ReportCounts
 from shuffle_sim.notebook import narrowed
-from shuffle_sim.pictures import separate
+from shuffle_sim.pictures import save, separate
 from shuffle_sim.privacy.guarantee import Guarantee
 
 if TYPE_CHECKING:
@@ -185,17 +185,20 @@ class Output:
             ParameterError: the picture cannot be written.
         """
         plot: Path | None = getattr(self, "plot", None)
+        lacks = False
         try:
             if plot is not None and draw is not None:
                 figure = draw(summary)
                 if simulator_view(summary):
                     add_note(figure, FOOTER)
                 with whole("plot", plot) as part:
-                    figure.savefig(part, dpi=120)
+                    lacks = save(figure, part)
         finally:  # what was paid for is told, whatever becomes of its picture
             (emit if self.json else show)(summary)
         if plot is not None and not self.json:
             notes.print(f"Picture: {plot}")
+            if lacks:
+                notes.print("Its font lacks some characters: they are boxes in the picture.")
 
 
 @dataclass(frozen=True)

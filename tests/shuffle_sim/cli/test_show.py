@@ -1,6 +1,7 @@
 """What commands show: a picture's footer and axes can be read, and no name is cut."""
 
 import shlex
+import warnings
 from contextlib import nullcontext
 from itertools import pairwise
 
@@ -12,6 +13,7 @@ from typer.testing import CliRunner
 from shuffle_sim.cli import show
 from shuffle_sim.cli.app import app
 from shuffle_sim.cli.show import FOOTER, add_note, console, dress, grid, new_figure, print_table
+from shuffle_sim.pictures import save
 from shuffle_sim.privacy.trust import Trust
 
 
@@ -151,6 +153,25 @@ def test_attacks_have_the_colour_of_their_trust_and_the_worst_is_no_honest_run(d
     markers = {each.lines[0].get_marker() for each in axes.containers}
     assert len(markers) == len(axes.containers) == 2
     assert axes.get_title(loc="left").startswith(("sign-flip by ", "alie by "))
+
+
+def test_characters_without_a_glyph_are_told_once(tmp_path):
+    file = tmp_path / "people.csv"
+    for name, lacks in (("東京🙂", True), ("age", False)):
+        file.write_text(f"{name}\n" + "9\n" * 500)
+        line = f"sum --file {file} --bounds 0:10 --plot {tmp_path}/picture.png"
+        done = CliRunner().invoke(app, shlex.split(line))  # a warning would be an error
+        assert done.exit_code == 0, done.output
+        assert done.output.count("font lacks some characters") == lacks
+
+
+def test_other_warnings_of_a_picture_are_warnings(tmp_path, monkeypatch):
+    def savefig(*_, **__):
+        warnings.warn("anything else", UserWarning, stacklevel=1)
+
+    monkeypatch.setattr(Figure, "savefig", savefig)
+    with pytest.warns(UserWarning, match="anything else"):
+        save(new_figure(1, 1), tmp_path / "picture.png")
 
 
 @pytest.mark.parametrize(
