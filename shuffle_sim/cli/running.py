@@ -212,8 +212,8 @@ class Running:
 
     def run(self, algorithm: Any, rows: Any, **hooks: Any) -> Result:
         """Run it; hooks are of `Execution`. Errors are those of `run`."""
-        tell = partial(Console(stderr=True).print, "Planned:")
-        how = replace(self.execution, on_plan=tell, **hooks)
+        tell = Console(stderr=True, highlight=False).print
+        how = replace(self.execution, on_plan=lambda plan: tell(f"Planned: {plan}"), **hooks)
         return run(algorithm, rows, runtime=self.host, execution=how, **self.options)
 
 

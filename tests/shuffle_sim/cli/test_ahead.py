@@ -83,6 +83,14 @@ def test_what_promises_little_is_warned_of():
     assert Privacy(10.0, 0.0).warnings(10**12) == ()
 
 
+def test_planned_workers_are_told_in_words():
+    words = ["sum", "--table", "wine", "--workers", "auto", "--json"]
+    told = CliRunner().invoke(app, words).stderr
+    assert told.startswith("Planned: about")
+    assert "in one process" in told
+    assert "SizePlan" not in told
+
+
 @pytest.mark.full
 def test_a_schema_goes_through_a_checkpoint(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
