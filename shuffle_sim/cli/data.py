@@ -312,11 +312,11 @@ def evaluate_command(
 
     Example: shuffle-sim evaluate model.json people.csv
     """
-    made = load_model(model)
+    made = load_model(model).scored_by(label)
     rows, cells = made.table(file)
-    target = made.schema.targets(column_in(cells, label or made.target, file))
+    target = made.schema.targets(column_in(cells, made.target, file))
     scores = made.scores(rows, target)
-    output.present(ModelScores(str(model), str(file), label or made.target, scores), _print)
+    output.present(ModelScores(str(model), str(file), made.target, scores), _print)
 
 
 def _print(summary: ModelScores) -> None:

@@ -7,7 +7,7 @@ released, and no epsilon covers them.
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -27,6 +27,7 @@ FORMAT, VERSION = "shuffle-sim linear model", 1
 _PROBABILISTIC = ("Logistic", "Softmax")
 _FILE_BYTES = 1 << 28  # bytes of a model file
 _LEAST = 1e-15  # of a probability in a loss
+_RULE = "train with a rule for missing values, or leave such rows out of the file"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -65,7 +66,15 @@ class LinearModel:
             ParameterError: unreadable file, or one that does not fit the model's schema.
         """
         cells = cells_of(path, self.schema)
-        return self.schema.encode(cells), cells
+        return self.schema.encode(cells, _RULE), cells
+
+    def scored_by(self, label: str | None) -> Self:
+        """The same model, whose true values stand in this column; None: in its own."""
+        if label is None:
+            return self
+        known = self.schema.target
+        target = None if known is None else replace(known, name=label)
+        return replace(self, target=label, schema=replace(self.schema, target=target))
 
     def margins(self, rows: Floats) -> Floats:
         """Scores of encoded rows, clipped to the public bounds: (rows,) or (rows, classes).
@@ -106,20 +115,20 @@ class LinearModel:
             ParameterError: a blank, a class that the model does not know, or no number.
         """
         # Rows that the model cannot read have no prediction, so no score.
-        kept = ~_lost(self.margins(rows))
+        kept = np.flatnonzero(~_lost(self.margins(rows)))
         rows, target = rows[kept], target[kept]
         if not len(rows):
             raise ParameterError("file", WITHHELD, "a table with a row that the model can score")
         if gaps(target).any():
-            where = f"column {self.target}, row {int(np.argmax(gaps(target))) + 1}"
-            raise ParameterError(where, None, "given: a row without a label has no score")
+            where = f"column {self.target}, row {kept[np.argmax(gaps(target))] + 1}"
+            raise ParameterError(where, None, "given; leave rows without it out of the file")
         found = {"rows": float(len(rows))}
         if self.classes is None:
             return found | self._errors(rows, target)
         known = {label: at for at, labels in enumerate(self.classes) for label in labels}
         texts = [str(label) for label in target.tolist()]
         if unknown := [row for row, label in enumerate(texts) if label not in known]:
-            where = f"column {self.target}, row {unknown[0] + 1}"
+            where = f"column {self.target}, row {kept[unknown[0]] + 1}"
             raise ParameterError(where, WITHHELD, f"one of the model's classes: {', '.join(known)}")
         labels = np.array([known[label] for label in texts])
         found["accuracy"] = float((_places(self.margins(rows)) == labels).mean())

@@ -56,6 +56,12 @@ class Layout:
     marks: Marks = field(default_factory=Marks)
 
 
+_RULE = (
+    "take a rule: --missing drop, midpoint or indicator; an estimator takes "
+    'missing = "midpoint" or "indicator" of its schema'
+)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Schema:
     """Public: which columns are used, and how a user encodes its row.
@@ -150,10 +156,11 @@ class Schema:
         every = (*self.columns, *([self.target] if self.target else []))
         return [column.name for column in every if not isinstance(column, Number)]
 
-    def encode(self, cells: Mapping[str, NDArray[Any]]) -> Floats:
+    def encode(self, cells: Mapping[str, NDArray[Any]], rule: str = _RULE) -> Floats:
         """The rows, (rows, len(names)): each by itself, whatever the others hold.
 
-        With `missing` "drop" a row with a blank is NaN there.
+        With `missing` "drop" a row with a blank is NaN there. Where nothing is stated for blanks,
+        `rule` says what whoever reads the table can do.
 
         Raises:
             ParameterError: naming the column and the first row that does not fit.
@@ -163,12 +170,8 @@ class Schema:
             found = column.values(cells[column.name], self.layout.marks)
             gaps = np.isnan(found[:, 0])
             if gaps.any() and self.missing is None:
-                column.refuse(
-                    int(np.argmax(gaps)),
-                    "given, not blank (the first row is 1); or take a rule: --missing drop, "
-                    'midpoint or indicator; an estimator takes missing = "midpoint" or '
-                    '"indicator" of its schema',
-                )
+                allowed = f"given, not blank (the first row is 1); or {rule}"
+                column.refuse(int(np.argmax(gaps)), allowed)
             if self.missing in ("midpoint", "indicator"):
                 found = np.where(gaps[:, None], column.scaling[0], found)
             parts.append(found)

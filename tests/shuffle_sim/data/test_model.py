@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from commands import command
 from typer.testing import CliRunner
 
 from shuffle_sim import load_model
@@ -102,6 +103,33 @@ def test_a_row_that_the_model_drops_has_no_prediction(tmp_path):
     rows, cells = model.table(table(tmp_path))
     assert model.predict(rows).tolist() == ["yes", "no never", "yes", None]
     assert model.scores(rows, cells["ill"])["rows"] == 3
+
+
+def test_a_label_that_is_blank_is_named_with_its_row(tmp_path):
+    public = TWO.public()
+    public["schema"]["missing"] = "drop"
+    model = LinearModel.from_public(public)
+    rows, _ = model.table(table(tmp_path))
+    labels = np.array(["yes", "no", "yes", None], object)
+    assert model.scored_by("cured").scores(rows, labels)["rows"] == 3
+    # A row without a prediction counts as a row of the file.
+    with pytest.raises(ParameterError, match=r"column cured, row 4.*leave rows without it"):
+        model.scored_by("cured").scores(np.concatenate([rows[3:], rows[:3]]), labels)
+    labels[3] = "perhaps"
+    with pytest.raises(ParameterError, match="column cured, row 4"):
+        model.scored_by("cured").scores(np.concatenate([rows[3:], rows[:3]]), labels)
+
+
+@pytest.mark.parametrize("words", [["evaluate"], ["predict"]])
+def test_of_a_blank_the_commands_say_what_helps(tmp_path, monkeypatch, words):
+    monkeypatch.chdir(tmp_path)
+    public = TWO.public()
+    public["schema"]["missing"] = None
+    saved(tmp_path, LinearModel.from_public(public))
+    done = command(*words, "m.json", table(tmp_path))
+    assert done.returncode == 2
+    assert "train with a rule for missing values, or leave such rows out" in done.stderr
+    assert "--missing" not in done.stderr
 
 
 def test_the_commands_write_predictions_and_scores(tmp_path, monkeypatch):
