@@ -327,7 +327,8 @@ def amplify_command(
         axes.semilogy(others, shuffled, "o-", color=Trust.SHUFFLE.colour, label="permuted, proven")
         if summary.least:
             least = [each.least for each in curve]
-            axes.semilogy(others, least, ":", color="gray", label="no theorem can prove less")
+            label = "no theorem can prove less" + ", of one round" * (rounds > 1)
+            axes.semilogy(others, least, ":", color="gray", label=label)
         axes.semilogy([epsilon0], [summary.epsilon], "k*", ms=13)
         title = f"{users:,} users: ε0 = {epsilon0:g} becomes ε = {show.number(summary.epsilon)}"
         return show.finish(axes, title, "ε0 of one report", f"ε at δ = {delta:g}")

@@ -101,14 +101,15 @@ class Amplification:
     """What shuffling makes of a local guarantee.
 
     Attributes:
-        epsilon: proven for the permuted view at delta, by `basis`; rounded up.
+        epsilon: proven for the permuted views of all rounds at delta, by `basis`; rounded up.
         least: no theorem can prove less for every such randomiser, or for the response asked for:
             an exact lower bound of one round, rounded down.
-        epsilon0: of a report alone, in all rounds.
+        epsilon0: of one report alone.
         delta: as asked.
         users: honest ones.
         error: relative, of both numbers: they are outward by it.
         basis: the theorem.
+        rounds: in which a user reports.
     """
 
     epsilon: float
@@ -118,11 +119,12 @@ class Amplification:
     users: int
     basis: str
     error: float = NUMERICAL_ERROR
+    rounds: int = 1
 
     @property
     def amplified(self) -> bool:
         """Whether shuffling promises noticeably more than the reports themselves do."""
-        return self.epsilon < _HARDLY * self.epsilon0
+        return self.epsilon < _HARDLY * self.rounds * self.epsilon0
 
     def __str__(self) -> str:
         if not self.amplified:
@@ -130,9 +132,13 @@ class Amplification:
                 f"epsilon {self.epsilon:.6g}, of the reports themselves: {self.users:,} users are "
                 f"too few to amplify at delta {self.delta:g}"
             )
+        each, alone = "", ""
+        if self.rounds > 1:
+            each, alone = f" in each of {self.rounds:,} rounds", " for one round"
         return (
             f"epsilon {self.epsilon:.6g} at delta {self.delta:g} for {self.users:,} users, from "
-            f"epsilon0 {self.epsilon0:.6g}; no theorem can prove less than {self.least:.6g}"
+            f"epsilon0 {self.epsilon0:.6g}{each}; no theorem can prove less{alone} than "
+            f"{self.least:.6g}"
         )
 
 
@@ -174,4 +180,5 @@ def amplify(
     bound = clones.least_epsilon(users, epsilon0, delta, max(symbols or 3, 3))
     # The bound is of a response that all give: of secret samples it is none.
     least = 0.0 if sampling < 1 or symbols == 2 else bound
-    return Amplification(proven, least, rounds * epsilon0, delta, users, Shuffled().basis(releases))
+    basis = Shuffled().basis(releases)
+    return Amplification(proven, least, epsilon0, delta, users, basis, rounds=rounds)

@@ -196,6 +196,17 @@ def test_rounds_of_the_sheet(users, epsilon0, delta, rounds, low, high):
     assert found.epsilon < rounds * amplify(epsilon0, users, delta / rounds).epsilon
 
 
+def test_rounds_keep_the_epsilon0_of_one_report():
+    one, found = amplify(2.0, 1000, 1e-6), amplify(2.0, 1000, 1e-6, rounds=12)
+    assert (found.epsilon0, found.rounds, found.least) == (2.0, 12, one.least)
+    assert "epsilon0 2 in each of 12 rounds; no theorem can prove less for one round" in str(found)
+    assert "round" not in str(one)
+    # Two epsilons of 12 rounds are compared, not one of 12 rounds with one of a report.
+    few = amplify(0.5, 20, 1e-6, rounds=12)
+    assert few.epsilon > few.epsilon0
+    assert few.amplified == (few.epsilon < 0.99 * 12 * few.epsilon0)
+
+
 @pytest.mark.parametrize(
     ("users", "symbols", "epsilon0", "by_clones"),
     [
