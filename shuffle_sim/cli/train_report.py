@@ -143,9 +143,8 @@ def print_report(report: TrainingReport) -> None:
     """Print it for people."""
     model, made, run = report.model, report.protocol, report.run
     interaction = "sequential" if report.sequentially_interactive else "fully interactive"
-    how = (
-        f"{run.fidelity} messages, runtime {run.runtime}, {show.plural(run.workers, 'user shard')}"
-    )
+    shards = show.plural(run.workers, "user shard")
+    how = f"{run.fidelity} messages, runtime {run.runtime}, {shards}"
     seen = "the analyzer sees only the permuted messages"
     by = "noisy scores (epsilon covers them)"
     if report.trust is not Trust.SHUFFLE:
@@ -166,7 +165,7 @@ def print_report(report: TrainingReport) -> None:
     off = show.number(report.held_out_error)
     show.details.print(f"Standard error of the held out loss, over its rows: {off}.")
     show.notes.print(f"These scores are the simulator's own view; {seen}.\n")
-    show.print_fact("Bound", *_bound(made, *(s["held_out_loss"] for s in scored)))
+    show.print_fact("Bound", *_bound(report, *(s["held_out_loss"] for s in scored)))
     show.print_privacy(report.privacy, report.warnings)
     show.print_bounds(report.chosen_bounds)
     if report.selected is not None:
@@ -192,15 +191,17 @@ def print_report(report: TrainingReport) -> None:
     show.print_fact("Chosen", *chosen, where=show.details)
 
 
-def _bound(made: Chosen, held_out: float, constant: float) -> list[str]:
+def _bound(report: TrainingReport, held_out: float, constant: float) -> list[str]:
+    made = report.protocol
     if made.excess_bound == math.inf:
         worse = "A constant has less loss: chances are too sure. For better ones: --choose bound."
+        if report.file.classes is None:
+            worse = "A constant has less loss. More rounds, people or a larger epsilon may help."
         return ["none is proven for these parameters", *[worse] * (held_out > constant)]
     only = f" only where {made.bound_assumes}" * bool(made.bound_assumes)
     most = f"at most {show.number(made.excess_bound)}, proven{only}"
     vacuous = (
-        f"This is above the loss of a constant ({show.number(constant)}): it promises nothing "
-        "here.",
+        f"This is above the loss of a constant ({show.number(constant)}): it promises nothing.",
         "With so few people, only the scores on held-out people show how good the model is.",
     )
     proven = f"expected excess loss over the best model in the ball: {most}"

@@ -342,6 +342,19 @@ def test_tuned_parameters_are_the_default_and_promise_nothing(printed):
     assert scores["scores"]["accuracy"] > scores["constant"]["accuracy"] + 0.1
 
 
+@pytest.mark.parametrize(
+    ("words", "chances"),
+    [("--label pay --loss squared --bounds pay=0:99", False), ("--label ill", True)],
+)
+def test_of_a_model_worse_than_a_constant_what_helps_is_told(train, tmp_path, words, chances):
+    lines = [f"{i % 7},{20 + i % 3},{'yes' if i % 5 else 'no'}" for i in range(2000)]
+    (tmp_path / "t.csv").write_text("\n".join(["age,pay,ill", *lines]))
+    asked = ("--file", "t.csv", *words.split(), "--columns", "age", "--bounds", "age=0:9")
+    _, told, _ = train(*asked, "--epsilon", "0.01", "--rounds", "4", "--seed", "1")
+    assert "A constant has less loss" in told
+    assert ("chances are too sure" in told) == ("--choose bound" in told) == chances
+
+
 @pytest.mark.full
 def test_clipped_gradients_are_counted_and_have_no_bound(printed, train):
     asked = (*CANCER, "--rounds", "5", "--norm-bound", "0.1", "--choose", "bound")
