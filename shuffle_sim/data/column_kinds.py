@@ -20,6 +20,15 @@ _LOGICAL = _YES[0], _NO[0]
 _EPOCH = datetime(1970, 1, 1)
 
 
+def no_number(name: str) -> ParameterError:
+    """Of a column of texts that stand for no numbers."""
+    allowed = (
+        "numeric; or say its --decimal mark, list its --categories, give its type in a --schema, "
+        "or leave it out of --columns"
+    )
+    return ParameterError(f"column {name}", "text", allowed)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Number(Column):
     """A number within public limits; beyond, it is clipped."""
@@ -67,11 +76,7 @@ class Number(Column):
         bad = pc.invert(pc.or_(blank, number)).to_numpy(zero_copy_only=False)
         if bad.any():
             if not pc.any(number).as_py():
-                allowed = (
-                    "numeric; or say its --decimal mark, list its --categories, give its type in "
-                    "a --schema, or leave it out of --columns"
-                )
-                raise ParameterError(f"column {self.name}", "text", allowed)
+                return self._of_truths(text, blank)
             self.refuse(
                 int(np.argmax(bad)),
                 f"a number with decimal mark {marks.decimal!r} and "
@@ -84,6 +89,17 @@ class Number(Column):
             text = pc.replace_substring(text, marks.decimal, ".")
         numbers = pc.if_else(number, text, None).cast(pa.float64())
         return np.asarray(numbers.to_numpy(zero_copy_only=False), np.float64)
+
+    def _of_truths(self, text: Any, blank: Any) -> Floats:
+        """1 and 0 of true and false: a column of truths without a blank is read so, too."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        lower = pc.utf8_lower(text)
+        if not pc.all(pc.or_(blank, pc.is_in(lower, pa.array(["true", "false"])))).as_py():
+            raise no_number(self.name)
+        truths = pc.if_else(blank, None, pc.equal(lower, "true")).cast(pa.float64())
+        return np.asarray(truths.to_numpy(zero_copy_only=False), np.float64)
 
 
 @dataclass(frozen=True, kw_only=True)

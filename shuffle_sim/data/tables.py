@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffle_sim.arrays import Floats
-from shuffle_sim.data.column_kinds import Date, FreeNumber, Number
+from shuffle_sim.data.column_kinds import Category, Date, FreeNumber, Number, kind_of, no_number
 from shuffle_sim.data.columns import Bounds, Column
 from shuffle_sim.data.file_columns import column_in, columns_of, gaps, nameless, names_of
 from shuffle_sim.data.row_map import RowMap
@@ -192,6 +192,12 @@ def read(
         raise ParameterError("columns", names, f"at least one, and not the label {target!r}")
     if person is not None and person in (*names, target):
         raise ParameterError("person", person, "a column that is neither a feature nor the label")
+    others = [name for name in names if name not in stated]
+    if everywhere is None and not known.free:
+        # No bounds would make numbers of them: what helps is another type.
+        for name in others:
+            if kind_of(found[name], known.layout.marks) == Category.kind:
+                raise no_number(name)
     schema = Schema(
         columns=tuple(stated.get(name) or _number(name, everywhere, known.free) for name in names),
         target=None if target is None else stated.get(target),

@@ -38,6 +38,10 @@ CASES = {
         (*SUM, "t.csv", "--schema", "listed.toml"),
         ("column job, row 3", "other = true"),
     ),
+    "texts without bounds": (
+        (*SUM, "t.csv", "--columns", "a,job", "--bounds", "a=0:9"),
+        ("column job", "--categories", "--schema", "leave it out"),
+    ),
     "a date without a zone": (
         (*SUM, "t.csv", "--schema", "zone.toml"),
         ("column when, row 1", "with a zone"),

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from shuffle_sim.data.schema import Schema
+from shuffle_sim.data.schema import Declared, Schema
 from shuffle_sim.data.tables import Table, bundled, read
 from shuffle_sim.errors import ParameterError
 
@@ -106,6 +106,28 @@ def test_spread_is_one_standard_error_of_the_means():
     np.testing.assert_allclose(
         table.means(sums + 7.5, 178) - table.means(sums, 178), table.spread(7.5, 178), rtol=1e-9
     )
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_truths_with_blanks_are_truths(tmp_path, suffix):
+    path, truths = tmp_path / f"t{suffix}", [True, None, False, True]
+    if suffix == ".parquet":
+        pq.write_table(pa.table({"a": truths}), path)
+    else:
+        path.write_text("a,b\nTrue,1\n,1\nfalse,1\nTRUE,1\n")
+    declared = Declared(missing="midpoint")
+    table = read(path, ["a"], {"a": (0.0, 1.0)}, None, declared=declared)
+    assert table.rows[:, 0].tolist() == [1, 0.5, 0, 1]
+    with pytest.raises(ParameterError, match="column a, row 2"):
+        read(path, ["a"], {"a": (0.0, 1.0)}, None)
+
+
+def test_truths_among_other_texts_are_texts(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("a\nTrue\nperhaps\n")
+    for bounds in ({}, {"a": (0.0, 1.0)}):
+        with pytest.raises(ParameterError, match=r"column a = 'text'.*--categories"):
+            read(path, None, bounds, None)
 
 
 @pytest.mark.parametrize("name", ["iris", "", "Wine", "breast_cancer"])
