@@ -273,13 +273,17 @@ class Category(Named):
 KINDS: dict[str, type[Column]] = {each.kind: each for each in (Number, Date, Boolean, Category)}
 
 
-def kind_of(cells: NDArray[Any], marks: Marks) -> str:
-    """The type of a column without a schema: one of KINDS, or "blank"."""
+def kind_of(name: str, cells: NDArray[Any], marks: Marks) -> str:
+    """The type of a column without a schema: one of KINDS, or "blank".
+
+    Raises:
+        ParameterError: naming a column of lists, or of other objects.
+    """
     if cells.dtype.kind == "b":
         return Boolean.kind
     if cells.dtype.kind == "M":
         return Date.kind
-    texts = {text for text in unique_texts(cells)[0] if text not in BLANKS}
+    texts = {text for text in unique_texts(cells, name)[0] if text not in BLANKS}
     if not texts:
         return "blank"
     if cells.dtype.kind in "fiu" or all(re.match(marks.pattern, text) for text in texts):

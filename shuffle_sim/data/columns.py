@@ -129,7 +129,7 @@ class Column(ABC):
     ) -> Floats:
         """The meaning of each text; blanks that have none are NaN."""
         # Each different text is looked at once: mostly they are few.
-        different, places = unique_texts(cells)
+        different, places = unique_texts(cells, self.name)
         found = np.full(len(different), math.nan)
         for place, text in enumerate(different):
             value = meaning(text)
@@ -139,8 +139,12 @@ class Column(ABC):
         return np.asarray(found[places])
 
 
-def unique_texts(cells: NDArray[Any]) -> tuple[list[str], NDArray[np.intp]]:
-    """The different texts of a column, blanks around them left out, and each cell's place."""
+def unique_texts(cells: NDArray[Any], name: str = "") -> tuple[list[str], NDArray[np.intp]]:
+    """The different texts of a column, blanks around them left out, and each cell's place.
+
+    Raises:
+        ParameterError: cells of other kinds, such as lists; it has the column's name, if given.
+    """
     if cells.dtype.kind in "fiub":
         found, places = np.unique(cells, return_inverse=True)
         return [_number_text(each) for each in found.tolist()], places
@@ -152,7 +156,8 @@ def unique_texts(cells: NDArray[Any]) -> tuple[list[str], NDArray[np.intp]]:
     try:
         texts = pa.array(cells, from_pandas=True).cast(pa.string())
     except pa.ArrowException:  # which shows a cell
-        raise ParameterError("column", "objects", "of texts or numbers") from None
+        allowed = "of texts or numbers"
+        raise ParameterError(f"column {name}".rstrip(), "objects", allowed) from None
     coded = texts.fill_null("").dictionary_encode()
     places = np.asarray(coded.indices.to_numpy(zero_copy_only=False), np.intp)
     return [text.strip() for text in coded.dictionary.to_pylist()], places

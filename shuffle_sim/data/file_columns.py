@@ -57,12 +57,12 @@ def kinds_of(path: Path, layout: Layout) -> tuple[dict[str, str], Layout]:
         layout = replace(layout, delimiter=header(path, layout.delimiter)[1])
         # Cells cut at commas have no decimal commas.
         if layout.marks == Marks() and layout.delimiter != ",":
-            kinds = [kind_of(cells, layout.marks) for cells in found.values()]
+            kinds = [kind_of(*each, layout.marks) for each in found.items()]
             for marks in (Marks(","), Marks(",", ".")):
-                others = [kind_of(cells, marks) for cells in found.values()]
+                others = [kind_of(*each, marks) for each in found.items()]
                 if others.count(Number.kind) > kinds.count(Number.kind):
                     layout, kinds = replace(layout, marks=marks), others
-    return {name: kind_of(cells, layout.marks) for name, cells in found.items()}, layout
+    return {each[0]: kind_of(*each, layout.marks) for each in found.items()}, layout
 
 
 def numeric(name: str, column: NDArray[Any]) -> Floats:

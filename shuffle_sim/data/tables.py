@@ -196,7 +196,7 @@ def read(
     if everywhere is None and not known.free:
         # No bounds would make numbers of them: what helps is another type.
         for name in others:
-            if kind_of(found[name], known.layout.marks) == Category.kind:
+            if kind_of(name, found[name], known.layout.marks) == Category.kind:
                 raise no_number(name)
     schema = Schema(
         columns=tuple(stated.get(name) or _number(name, everywhere, known.free) for name in names),

@@ -3,6 +3,8 @@ import tomllib
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -169,6 +171,12 @@ def test_a_draft_holds_names_and_types_and_no_value(files):
     assert "nothing else" in text
     for cell in ("31", "1.234", "20.000", "clerk", "pilot", "1980"):
         assert cell not in text
+
+
+def test_a_draft_names_the_column_that_no_type_fits(tmp_path):
+    pq.write_table(pa.table({"a": [1, 2], "tags": [["x"], ["y", "z"]]}), tmp_path / "t.parquet")
+    with pytest.raises(ParameterError, match="column tags = 'objects'"):
+        kinds_of(tmp_path / "t.parquet", Layout())
 
 
 def test_a_draft_not_filled_in_is_refused_with_what_is_missing(files, tmp_path):
