@@ -115,6 +115,13 @@ class Checkpoint(Journal):
         """
         self._append(encode(outcome), "the outcome of a round; the round stays charged")
 
+    def __exit__(self, *ended: object) -> None:
+        for each in ended:
+            if isinstance(each, KeyboardInterrupt):
+                how = "the same with --resume, in Python resume=True, goes on"
+                each.add_note(f"the run is kept in {self._path.parent}: {how}")
+        super().__exit__(*ended)
+
     def close(self) -> None:
         os.close(self._file)
         os.close(self._lock)

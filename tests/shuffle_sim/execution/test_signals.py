@@ -49,7 +49,7 @@ def stopped(folder, runtime, rounds, number, delay):
     assert (code, len(message.splitlines())) == (128 + number, 1), message
     found = re.match(
         rf"shuffle-sim: error: {words}(; spent until then, (\d+) round\(s\) charged: epsilon "
-        r"\d.*)?$",
+        r"\d.*)?(; the run is kept in .* --resume, .*)?$",
         message,
     )
     charged = len(records(folder / FILE)) // 2 if (folder / FILE).exists() else 0
@@ -185,6 +185,21 @@ def test_an_interrupted_run_says_what_was_spent():
         run(interactive(), rows(), runtime=Interrupted(), seed=5)
     (note,) = stopped.value.__notes__
     assert re.match(r"spent until then, 1 round\(s\) charged: epsilon \d", note)
+
+
+def test_an_interrupted_run_with_a_checkpoint_says_how_it_goes_on(tmp_path):
+    class Interrupted(InProcessRuntime):
+        def exchange(self, broadcast):
+            raise KeyboardInterrupt
+
+    how = {"seed": 5, "checkpoint": tmp_path / "kept"}
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        run(interactive(), rows(), runtime=Interrupted(), **how)
+    spent, kept = stopped.value.__notes__
+    assert spent.startswith("spent until then, 1 round(s)")
+    assert kept.startswith(f"the run is kept in {tmp_path / 'kept'}: the same with --resume")
+    again = run(interactive(), rows(), **how, resume=True)
+    assert outcome(again) == outcome(run(interactive(), rows(), seed=5))
 
 
 def test_a_sigterm_that_a_library_turns_into_an_interrupt(monkeypatch, capsys):
