@@ -115,19 +115,20 @@ def plan_command(
         noise.rotation,
     )
     wish = noise.noise_ratio, noise.max_bits, noise.encoding, objective or "bits"
-    name, chosen, curve = searched(spec, *wish)
-    summary = PlanReport(
-        spec,
-        PlanRow.of(name, chosen),
-        spec.best_central[1],
-        curve,
-        planned_methods(chosen),
-        ShuffleAccountant().compose(chosen.event, spec.rounds).basis,
-        whose,
-        spec.privacy.warnings(spec.n),
-        None if ends is None else PeoplePlan.of(name, chosen, *ends, unit),
-        None if per is None else Horizon.of(chosen, per, shared),
-    )
+    with show.console.status("planning ..."):
+        name, chosen, curve = searched(spec, *wish)
+        summary = PlanReport(
+            spec,
+            PlanRow.of(name, chosen),
+            spec.best_central[1],
+            curve,
+            planned_methods(chosen),
+            ShuffleAccountant().compose(chosen.event, spec.rounds).basis,
+            whose,
+            spec.privacy.warnings(spec.n),
+            None if ends is None else PeoplePlan.of(name, chosen, *ends, unit),
+            None if per is None else Horizon.of(chosen, per, shared),
+        )
     output.present(summary, _print, _draw)
 
 

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from shuffle_sim.auditing.audit import AuditReport
 from shuffle_sim.auditing.claims.plan import Check
 from shuffle_sim.auditing.shuffle.checks import Checks
 from shuffle_sim.cli.app import app
+from shuffle_sim.cli.show import console
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.errors import RoundAbortedError
 from shuffle_sim.privacy.bounds.gamma import rate_for
@@ -33,6 +35,24 @@ def test_numbers_take_the_laplace_encoding_and_columns_do_not(words):
     done = command(*words.split(), "--encoding", "laplace", "--delta", "1e-4")
     assert (done.returncode == 2) == words.startswith("sum")
     assert ("must be one of carry" in done.stderr) == words.startswith("sum")
+
+
+def test_a_plan_says_that_it_is_at_work(monkeypatch):
+    during = []
+
+    @contextmanager
+    def status(text):
+        during.append(text)
+        yield
+        during.append("done")
+
+    def searched(*_):
+        assert during == ["planning ..."]
+        raise ParameterError("n", 0, "looked for")
+
+    monkeypatch.setattr(console, "status", status)
+    monkeypatch.setattr("shuffle_sim.cli.plan.searched", searched)
+    assert "looked for" in command("plan", "--n", 1000).stderr
 
 
 @pytest.mark.full
