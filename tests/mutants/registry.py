@@ -8,6 +8,7 @@ from typing import Any
 
 from actors.runtime import RayRuntime
 from protocols import (
+    CarryVectorSum,
     Histogram,
     L2Ball,
     LaplaceScalarSum,
@@ -80,6 +81,10 @@ def descent_of_three() -> Any:
 def eight_in_ten() -> Any:
     given = {"n": 1000, "d": 3, "noise_ratio": 1.4, "honest_fraction": 0.8}
     return VectorSum.calibrated(privacy=Privacy(1.0, 1e-6), **given)
+
+
+def carries() -> Any:
+    return CarryVectorSum.calibrated(n=300, d=200, privacy=Privacy(1.0, 1e-6), noise_ratio=1.1)
 
 
 def single() -> Any:
@@ -402,6 +407,7 @@ _PLANTED = (
     Mutant("compiled bits repeat", "streams", plant=p.same_lanes, covers=("compiled",)),
     Mutant("carries repeat", "streams", carry, ("compiled",), p.splitting("compiled", 30_000)),
     Mutant("carries repeat in numpy", "streams", carry, ("numpy",), p.splitting("numpy", 30_000)),
+    Mutant("carries repeat across labels", "streams", carries, plant=p.pieces_again),
     Mutant("rows read anew", "own", plant=p.first_row_for_all),
     Mutant("rows without length", "alone", carry, ("compiled",), p.no_squares_come),
     Mutant("a query of others", "queries", _centred),

@@ -15,6 +15,7 @@ from shuffle_sim.auditing.laws.sequences import (
     Series,
     check_axes,
     check_columns,
+    check_lags,
     check_repeats,
     check_series,
 )
@@ -40,6 +41,7 @@ _FEW = 200  # users whose words are counted
 _SUMS = 96  # of such a block
 _EXCESS = 0.01  # kurtosis of a sum beyond a Gaussian's, at most, for its spread to tell most
 _DATA, _TURNS = 15, 1 << 10  # data that are tried, of so many coordinates at most
+_LABELS, _ACROSS = 16, 1 << 10  # whose draws are compared in every way, and at all lags alone
 
 
 class Draws(Searches):
@@ -111,7 +113,7 @@ class Draws(Searches):
         """
         rng = np.random.default_rng([self.entropy, 8])
         places = np.unique([self.group - 1, rng.integers(0, self.group)])
-        return self.alike, np.arange(0, self.labels, self.group)[:16] + places[:, None]
+        return self.alike, np.arange(0, self.labels, self.group)[:_LABELS] + places[:, None]
 
     @cached_property
     def alike(self) -> Floats:
@@ -136,9 +138,9 @@ class Draws(Searches):
     ) -> NDArray[np.int64]:
         """Indices of laws that whole blocks of users with one datum send.
 
-        Blocks of all rounds, one after the other: (blocks, users, sets, labels).
+        Blocks of all rounds, one after the other: (blocks, users, labels).
         """
-        x, labels = self._alike
+        x, _ = self._alike
         deployment = self.deployment(fidelity, way, size, flipped)
         deployment = replace(deployment, protocol=BenchRound(users, self.protocol.spec, 1.0))
         rows = self.shaped(np.repeat(x[None], users, axis=0))
@@ -147,7 +149,7 @@ class Draws(Searches):
         whole = users // size
         found = [self.sums(fidelity, each)[:whole] for each in frames]
         index = self.index(np.concatenate([np.stack(each) for each in found]), 1)
-        return np.asarray(index, np.int64)[..., labels]
+        return np.asarray(index, np.int64)
 
     def _seeds(self, fidelity: str) -> None:
         """Many small blocks, no two alike: what is drawn from few seeds comes again."""
@@ -212,17 +214,16 @@ class Draws(Searches):
         users = int(min(beyond, room / self.labels, self.swift))
         if users < 2:
             return
-        self._independent(
-            [self._drawn(way, fidelity, users, users, ROUNDS[:2], bits) for bits in _TURNED[:2]],
-            2,
-            alarm,
-        )
+        drawn = [self._drawn(way, fidelity, users, users, ROUNDS[:2], bits) for bits in _TURNED[:2]]
+        self._independent(drawn, 2, alarm)
+        self._across(np.concatenate(drawn), alarm)
         if fidelity == "counts" and not strong and not hasattr(self.randomizer, "modulus"):
             self._long_sums(way, int(max(2, min(users, self.swift / 10))), alarm)
 
     def _independent(self, runs: list[NDArray[np.int64]], rounds: int, alarm: float) -> None:
         """Frames of several runs: in the order of users, and in that of labels."""
-        (x, labels), every = self._alike, np.concatenate(runs)
+        x, labels = self._alike
+        every = np.concatenate([each[..., labels] for each in runs])
         for place, each in enumerate(labels):
             frames, pmfs = every[:, :, place], [self.pmf(x, one) for one in each]
             by_label = frames.transpose(0, 2, 1).reshape(len(frames), -1)
@@ -232,6 +233,17 @@ class Draws(Searches):
             check_series(series, share, "draws")
             check_axes(series, (len(runs), rounds), share)
             check_repeats([frames], series.collision, share, "draws of users in order")
+
+    def _across(self, drawn: NDArray[np.int64], alarm: float) -> None:
+        """All labels one after the other, as kernels draw them: a piece holds several."""
+        labels = np.arange(self.group - 1, self.labels, self.group)[:_ACROSS]
+        if len(labels) <= _LABELS:  # then others have looked
+            return
+        pmfs = [self.pmf(self._alike[0], each) for each in labels]
+        frames = drawn[..., labels].transpose(0, 2, 1).reshape(len(drawn), -1)
+        series = Series(frames, pmfs, np.repeat(np.arange(len(pmfs)), drawn.shape[1]))
+        centred, variance = series.centred
+        check_lags(centred, float(variance.max()), alarm, "draws of all labels")
 
     def _long_sums(self, way: Way, users: int, alarm: float) -> None:
         """Sums of long blocks spread as those of independent users do, round by round."""
