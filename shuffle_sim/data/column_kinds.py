@@ -91,14 +91,14 @@ class Number(Column):
         return np.asarray(numbers.to_numpy(zero_copy_only=False), np.float64)
 
     def _of_truths(self, text: Any, blank: Any) -> Floats:
-        """1 and 0 of true and false: a column of truths without a blank is read so, too."""
+        """1 and 0 of truths: a column of them without a blank is read so, too."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
         lower = pc.utf8_lower(text)
-        if not pc.all(pc.or_(blank, pc.is_in(lower, pa.array(["true", "false"])))).as_py():
+        if not pc.all(pc.or_(blank, pc.is_in(lower, pa.array(_YES + _NO)))).as_py():
             raise no_number(self.name)
-        truths = pc.if_else(blank, None, pc.equal(lower, "true")).cast(pa.float64())
+        truths = pc.if_else(blank, None, pc.is_in(lower, pa.array(_YES))).cast(pa.float64())
         return np.asarray(truths.to_numpy(zero_copy_only=False), np.float64)
 
 

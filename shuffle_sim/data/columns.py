@@ -8,7 +8,6 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime, time
 from typing import Any, ClassVar, NoReturn
 
 import numpy as np
@@ -150,7 +149,7 @@ def unique_texts(cells: NDArray[Any], name: str = "") -> tuple[list[str], NDArra
         return [_number_text(each) for each in found.tolist()], places
     if cells.dtype.kind == "M":
         found, places = np.unique(cells.astype("datetime64[us]"), return_inverse=True)
-        return [_moment_text(each) for each in found.tolist()], places
+        return [_moment_text(each) for each in found], places
     import pyarrow as pa
 
     try:
@@ -172,8 +171,9 @@ def _number_text(value: Any) -> str:
     return str(value)
 
 
-def _moment_text(value: datetime | None) -> str:
-    """ISO 8601; at midnight the date alone, as it is written in other files."""
-    if value is None:
+def _moment_text(value: np.datetime64) -> str:
+    """ISO 8601 in the largest unit that has it: a date at midnight, as in other files."""
+    if np.isnat(value):
         return ""
-    return (value.date() if value.time() == time() else value).isoformat()
+    units = (value.astype(f"datetime64[{unit}]") for unit in ("D", "s", "us"))
+    return str(next(each for each in units if each == value))

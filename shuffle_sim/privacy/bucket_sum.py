@@ -1,7 +1,7 @@
 """Sums by a secret coordinate in each bucket: the release, its theorem (docs: theory, Buckets)."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from shuffle_sim.errors import integer, real
@@ -47,9 +47,15 @@ class BucketSumEvent(HonestEvent):
         return self.span * math.sqrt(self.buckets * self.size)
 
     @property
+    def of_one(self) -> "BucketSumEvent":
+        """What one coordinate tells that reaches the span, where it is a bucket of its own."""
+        return replace(self, buckets=1, span=1.0) if self.size == 1 else self
+
+    @property
     def reached(self) -> int:
         """Coordinates in which one row may reach the span, or nearly."""
-        return min(self.buckets * self.size, math.ceil(self.span**-2 - 1e-9))
+        every = self.buckets * self.size
+        return every if self.span**2 * every <= 1 else math.ceil(self.span**-2 - 1e-9)
 
     @property
     def bound(self) -> bounds.Buckets:

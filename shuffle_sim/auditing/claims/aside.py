@@ -24,7 +24,8 @@ _NUMBER = re.compile(r"(?<![A-Za-z_])\d")  # a digit that is not part of a name,
 _CACHED = "__pycache__", ".nbi", ".nbc"  # in names of what the interpreter and compilers write
 _WRITTEN: list[list[str]] = []  # of each who listens: what was opened to be written
 _HOOKED: list[bool] = []
-_LOOKED_FOR, _READ = 16, 1 << 28  # rows; bytes of a file
+_ROWS, _LOOKED_FOR, _ENOUGH = 16, 64, 4  # numbers of rows that are looked for, and found
+_READ = 1 << 28  # bytes of a file
 _LOGGERS = "shuffle_sim", "protocols", "actors"
 
 
@@ -113,17 +114,17 @@ def unkept(run: Callable[[Any], Found], tables: Sequence[Any]) -> list[Found]:
     """Runs in other processes on each table, that leave none of it in files where these lie.
 
     Raises:
-        LawError: a new file has a row.
+        LawError: a new file has numbers of rows, as they are in memory.
     """
     before, found = set(_scattered()), [run(each) for each in tables]
-    numbers = np.concatenate([np.ravel(row) for table in tables for row in table[:_LOOKED_FOR]])
-    numbers = numbers.astype(np.float64)
-    written = numbers.view(np.uint8).reshape(-1, numbers.itemsize)
-    rows = written[np.count_nonzero(written, axis=1) == numbers.itemsize]
+    numbers = np.concatenate([np.ravel(row) for table in tables for row in table[:_ROWS]])
+    written = np.unique(numbers.astype(np.float64)).view(np.uint8).reshape(-1, 8)
+    # Round numbers stand in other files, too.
+    known = written[np.count_nonzero(written, axis=1) == 8][:_LOOKED_FOR]
     for path, _ in set(_scattered()) - before:
         with suppress(OSError):
             held = path.read_bytes() if path.stat().st_size < _READ else b""
-            if any(row.tobytes() in held for row in rows):
+            if sum(each.tobytes() in held for each in known) >= _ENOUGH:
                 raise LawError(f"a run leaves rows in a file: {path}")
     return found
 
@@ -131,10 +132,10 @@ def unkept(run: Callable[[Any], Found], tables: Sequence[Any]) -> list[Found]:
 def _scattered() -> Iterator[tuple[Path, int]]:
     """Files where processes that nobody looks after leave theirs, and when each was written."""
     for folder in {tempfile.gettempdir(), "/dev/shm", os.getcwd()}:
-        with suppress(OSError):
-            for each in os.scandir(folder):
-                if each.is_file():
-                    yield Path(each.path), each.stat().st_mtime_ns
+        for path in Path(folder).glob("*"):
+            with suppress(OSError):  # others come and go
+                if path.is_file():
+                    yield path, path.stat().st_mtime_ns
 
 
 def _tells(warned: warnings.WarningMessage) -> bool:

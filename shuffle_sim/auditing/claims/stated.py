@@ -237,7 +237,8 @@ def check_event(event: PrivacyEvent, pair: tuple[Floats, Floats]) -> None:
         if common < event.gamma / event.symbols * (1 - 1e-9):
             raise LawError(f"a blanket of {event.symbols} symbols is charged, one has {common:.4g}")
     honest = min(HONEST, getattr(event, "honest", HONEST))
-    small = event.with_honest(honest)
+    small: Any = event.with_honest(honest)
+    small = getattr(small, "of_one", small)  # the pair is of one number
     rest = summed([(pair[0], honest - 1)])
     found = [summed([(rest, 1), (each, 1)]) for each in pair]
     size = max(map(len, found))

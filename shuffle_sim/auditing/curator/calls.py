@@ -169,7 +169,7 @@ class Notes:
                 release: Release | None = plan(this, state)
                 if release is not None and (made := type(release.mechanism)) not in known:
                     known.add(made)
-                    sample = partial(self._sampled, made.sample)
+                    sample = partial(self._sampled, _itself(made.sample))
                     told.enter_context(_told(made, within, sample=sample))
                 return release
 
@@ -202,7 +202,7 @@ def _told(kind: type, within: list[bool], **methods: Callable[..., Any]) -> Iter
     """Methods of a class are these, but for calls from one of those that share `within`."""
     before = {name: vars(kind).get(name) for name in methods}
     for name, noted in methods.items():
-        setattr(kind, name, _outermost(getattr(kind, name), noted, within))
+        setattr(kind, name, _Outermost(getattr(kind, name), noted, within))
     try:
         yield
     finally:
@@ -213,19 +213,34 @@ def _told(kind: type, within: list[bool], **methods: Callable[..., Any]) -> Iter
                 setattr(kind, name, own)
 
 
-def _outermost(
-    true: Callable[..., Any], noted: Callable[..., Any], within: list[bool]
-) -> Callable[..., Any]:
-    def call(*given: Any) -> Any:
-        if within:
-            return true(*given)
-        within.append(True)
-        try:
-            return noted(*given)
-        finally:
-            within.pop()
+class _Outermost:
+    """A method that notes its calls, but for those from one of those that share `within`."""
 
-    return call
+    def __init__(
+        self, true: Callable[..., Any], noted: Callable[..., Any], within: list[bool]
+    ) -> None:
+        self.true, self._noted, self._within = true, noted, within
+
+    def __get__(self, this: object, kind: type | None = None) -> Callable[..., Any]:
+        return self if this is None else partial(self, this)
+
+    def __call__(self, *given: Any, **named: Any) -> Any:
+        if self._within:
+            return self.true(*given, **named)
+        self._within.append(True)
+        try:
+            return self._noted(*given, **named)
+        finally:
+            self._within.pop()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Where a class is sent to nobody listens."""
+        return _itself, (self.true,)
+
+
+def _itself(method: Callable[..., Any]) -> Callable[..., Any]:
+    """The method that was there before anybody listened."""
+    return _itself(method.true) if isinstance(method, _Outermost) else method
 
 
 def check_called(seen: Sequence[Answered], called: Sequence[Called], data: Population) -> None:

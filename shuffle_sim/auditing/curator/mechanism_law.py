@@ -112,7 +112,7 @@ def check_mechanism(release: Release, value: Any, alarm: float) -> None:
 
 
 def _check_words(mechanism: Noise) -> None:
-    """Every number of noise takes a word of the curator's own stream.
+    """Every number of noise takes half a word of the curator's own stream, at least.
 
     Raises:
         LawError: it does not: noise of fewer bits can be tried out.
@@ -120,7 +120,7 @@ def _check_words(mechanism: Noise) -> None:
     d = getattr(mechanism, "coordinates", _TIMES)
     rng = np.random.Generator(np.random.SFC64(entropy_of(None)))
     mechanism.noise(rng, d)
-    if (words := taken(rng)) < d:
+    if (words := taken(rng)) < d / 2:
         raise LawError(f"{d} numbers of noise take {words} words of their stream")
 
 

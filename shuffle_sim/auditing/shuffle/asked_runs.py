@@ -332,8 +332,8 @@ class AskedRuns:
         # The cryptographic generator takes no seed: its roles are given this in place of theirs.
         seedless = execution.generator != GENERATORS[0]
         seen.watch(made, seed if seedless else None)
-        seed = None if seedless else seed
-        given = {"runtime": made, "seed": seed, "execution": execution, **self.options, **more}
+        own = None if seedless else seed
+        given = {"runtime": made, "seed": own, "execution": execution, **self.options, **more}
         rows = self.data if data is None else data
         found = self._ran(deepcopy(self._untouched), rows, **given)
         check_rounds(found, self.protocol)

@@ -10,6 +10,7 @@ import pytest
 
 from shuffle_sim.cli.data import Source, declared_of, load
 from shuffle_sim.cli.options import DataOptions
+from shuffle_sim.data.columns import unique_texts
 from shuffle_sim.data.tables import Table, read
 from shuffle_sim.errors import ParameterError
 
@@ -298,3 +299,15 @@ def test_truths_and_dates_are_categories_in_every_file(kind, logical, tmp_path):
     given = Source(file=path, categories=stated)
     assert given.named("active")[1].tolist() == [0, 1, 0]
     assert given.named("joined")[1].tolist() == [0, 1, 1]
+
+
+def test_dates_that_no_calendar_of_python_has_are_categories_like_others():
+    days = np.array([7_000_000, -900_000], "datetime64[D]")
+    moments = np.array(["2026-01-01", "2026-01-01T10:30", "NaT"], "datetime64[us]")
+    assert unique_texts(days)[0] == ["-495-11-20", "21135-05-09"]
+    assert unique_texts(moments)[0] == ["2026-01-01", "2026-01-01T10:30:00", ""]
+
+
+def test_yes_and_no_are_numbers_where_bounds_are_given(tmp_path):
+    made = table(tmp_path / "t.csv", "a\nyes\n\nNo\n", bounds=["0:1"], missing="drop")
+    assert made.rows.ravel().tolist() == [1, 0]
