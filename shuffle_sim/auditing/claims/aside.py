@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from shuffle_sim.auditing.laws.statistics import LawError
+from shuffle_sim.data.files import read_whole
 from shuffle_sim.errors import ParameterError
 
 Found = TypeVar("Found")
@@ -122,8 +123,8 @@ def unkept(run: Callable[[Any], Found], tables: Sequence[Any]) -> list[Found]:
     # Round numbers stand in other files, too.
     known = written[np.count_nonzero(written, axis=1) == 8][:_LOOKED_FOR]
     for path, _ in set(_scattered()) - before:
-        with suppress(OSError):
-            held = path.read_bytes() if path.stat().st_size < _READ else b""
+        with suppress(ParameterError):  # a file that is gone, or of others
+            held = read_whole(path, "file", _READ)
             if sum(each.tobytes() in held for each in known) >= _ENOUGH:
                 raise LawError(f"a run leaves rows in a file: {path}")
     return found
