@@ -112,15 +112,15 @@ def check_mechanism(release: Release, value: Any, alarm: float) -> None:
 
 
 def _check_words(mechanism: Noise) -> None:
-    """Every number of noise takes half a word of the curator's own stream, at least.
+    """Every number of noise takes a word of the curator's own stream; half of one, if it is whole.
 
     Raises:
         LawError: it does not: noise of fewer bits can be tried out.
     """
     d = getattr(mechanism, "coordinates", _TIMES)
     rng = np.random.Generator(np.random.SFC64(entropy_of(None)))
-    mechanism.noise(rng, d)
-    if (words := taken(rng)) < d / 2:
+    noise = mechanism.noise(rng, d)
+    if (words := taken(rng)) < d / (2 if (noise == np.rint(noise)).all() else 1):
         raise LawError(f"{d} numbers of noise take {words} words of their stream")
 
 
