@@ -1,6 +1,7 @@
 """The Ray runtime: thin hosts for the roles defined in `shuffle_sim`."""
 
 import os
+from importlib import import_module
 
 from shuffle_sim.execution.signals import unbroken
 
@@ -16,4 +17,4 @@ for _name, _value in {
 
 # Broken off, the import would leave exit callbacks of modules that are no longer there.
 with unbroken():
-    import ray  # noqa: F401 - all modules here need it
+    import_module("ray")  # all modules here need it

@@ -293,32 +293,30 @@ def any_round_is_taken(patch):
     patch.setattr(Task, "demand", lambda *given: None)
 
 
-def few_records_unclipped(patch):
-    true = MeanGradient.__call__
+def _of_few_records(change):
+    """What is asked of persons with unequal records: by their rows, and by what it would be."""
 
-    def asked(self, rows):
-        found = true(self, rows)
-        if rows.dtype != object:
-            return found
-        held = np.asfortranarray(dense(found))
-        squares = np.einsum("ij,ij->i", held, held)
-        return Scaled(held, np.full(len(held), 3.0), squares / 9)
+    def plant(patch):
+        true = MeanGradient.__call__
 
-    patch.setattr(MeanGradient, "__call__", asked)
+        def asked(self, rows):
+            found = true(self, rows)
+            return change(rows, dense(found)) if rows.dtype == object else found
+
+        patch.setattr(MeanGradient, "__call__", asked)
+
+    return plant
 
 
-def records_of_the_mean(patch):
+def _unclipped(rows, found):
+    held = np.asfortranarray(found)
+    return Scaled(held, np.full(len(held), 3.0), np.einsum("ij,ij->i", held, held) / 9)
+
+
+def _of_the_mean(rows, found):
     """Sums of records are divided by how many persons have on average."""
-    true = MeanGradient.__call__
-
-    def asked(self, rows):
-        found = true(self, rows)
-        if rows.dtype != object:
-            return found
-        counts = np.array([len(each) for each in rows])
-        return dense(found) * (counts / counts.mean())[:, None]
-
-    patch.setattr(MeanGradient, "__call__", asked)
+    counts = np.array([len(each) for each in rows])
+    return found * (counts / counts.mean())[:, None]
 
 
 # Later rounds: whole audits must see them
@@ -408,7 +406,7 @@ PLANTED: tuple[tuple[str, str, Callable[[], Any], Plant, dict[str, Any]], ...] =
     ("noise of the other cohort", "company", vector(), noise_of_the_other_cohort, {}),
     ("put back with other noise", "once", vector(), put_back_with_other_noise, {}),
     ("any round is taken", "agreed", vector(), any_round_is_taken, {}),
-    ("few records unclipped", "queries", persons, few_records_unclipped, {}),
-    ("records of the mean", "queries", persons, records_of_the_mean, {}),
+    ("few records unclipped", "queries", persons, _of_few_records(_unclipped), {}),
+    ("records of the mean", "queries", persons, _of_few_records(_of_the_mean), {}),
 )
 """The name, the check, the protocol, the defect, and options of the run."""
