@@ -14,7 +14,7 @@ import scipy
 
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError, integer, one_of, real
-from shuffle_sim.privacy.bounds import cells, clones
+from shuffle_sim.privacy.bounds import cells, clones, gaussian
 from shuffle_sim.privacy.bounds.clones import MAX_EPSILON0, NUMERICAL_ERROR, Corners
 from shuffle_sim.privacy.counts import FixedBlanketEvent, PollutionEvent, TwoSidedEvent
 from shuffle_sim.privacy.events import PrivacyEvent
@@ -33,6 +33,7 @@ NEAR = 1.1
 """Times the fewest noise messages is few, too: a little more may halve the error."""
 _SPARE = 1e-3  # of delta: for noise drawn again at a cap of messages
 _CLOSE = 1e-7  # relative, of a root
+_STEP = 0.05  # of a scale's logarithm, the first one
 
 
 @dataclass(frozen=True)
@@ -107,8 +108,15 @@ def spare(privacy: Privacy, releases: int = 1) -> float:
     return _SPARE * privacy.delta / (1 + math.exp(min(privacy.epsilon, 700.0))) / releases
 
 
-def least(event_of: Callable[[float], PrivacyEvent], privacy: Privacy, releases: int = 1) -> float:
+def least(
+    event_of: Callable[[float], PrivacyEvent],
+    privacy: Privacy,
+    releases: int = 1,
+    near: float = 16.0,
+) -> float:
     """The least scale of noise whose events keep `privacy`, with a thousandth of delta to spare.
+
+    The search begins at a scale that is near.
 
     Raises:
         ParameterError: delta is 0, or no scale up to 2^53 keeps it.
@@ -129,14 +137,15 @@ def least(event_of: Callable[[float], PrivacyEvent], privacy: Privacy, releases:
             raise
         return math.log(max(found, 1e-300) / target)
 
-    # A bracket, by steps of e^0.7: delta is computed at few scales, near the root.
-    low = high = math.log(16.0)
+    # A bracket, by longer and longer steps: delta is computed at few scales, near the root.
+    low = high = math.log(near)
+    step = _STEP
     while excess(high) > 0:
-        low, high = high, high + 0.7
-        if high > 35:
+        low, high, step = high, high + step, 2 * step
+        if high > 35 + step:
             raise ParameterError("privacy", privacy, "weaker: it would take 2^50 messages of noise")
     while low == high or excess(low) <= 0:
-        low, high = low - 0.7, low
+        low, high, step = low - step, low, 2 * step
         if low < -20:
             return math.exp(high)
     root = float(scipy.optimize.brentq(excess, low, high, xtol=_CLOSE / 8))
@@ -162,7 +171,15 @@ def pollution(
         rates = tuple(rate * weight for weight in weights)
         return PollutionEvent(honest=1, planned=1, rates=rates, batch=batch, kept_back=kept_back)
 
-    return OneSided(least(event, privacy, integer("releases", releases)), batch, kept_back)
+    # What Gaussian noise in two bins of each set would need: of many messages it is close.
+    moved = math.sqrt(2 * integer("releases", releases) * sum(1 / each for each in weights))
+    near = 1.0
+    if privacy.delta:
+        near = (
+            gaussian.sigma(privacy.epsilon, privacy.delta, moved) ** 2
+            / OneSided(1.0, batch).variance()
+        )
+    return OneSided(least(event, privacy, releases, near), batch, kept_back)
 
 
 def batched(

@@ -23,7 +23,8 @@ MAX_UNITS = 2.0**53
 """Noise messages that a plan may count on: doubles count no further."""
 _DEPTH = 46.0  # e^-46 of a law lies beyond its window
 _FALSE = 3e-16  # of a transform: what is below is its error
-_HIGH = 1e280  # where a recursion is scaled down
+_BLOCK = 64  # places of a recursion at once
+_HIGH, _GROWTH = 1e150, 350.0  # where a recursion is scaled down; e^350 of it is a double
 _LARGEST = 2**25  # entries of a table
 _PLANNED = 2**25, 2**19  # noise in a bin that is planned for: single messages, and in batches
 _WIDEST = 2**26, 2**21  # likewise that a law is made of: of all users, where few were counted on
@@ -52,16 +53,32 @@ def compound(rate: float, sizes: Floats) -> Floats:
         start, law = _poisson(rate, _DEEPEST)
         return np.concatenate([np.zeros(start), law])
     # As many zeros before P(0) as there are sizes: the recursion reaches back so far.
-    weights = np.ascontiguousarray((rate * integers * sizes)[::-1])
-    found, first, scale = np.zeros(reach + sizes.size), sizes.size, -rate
-    found[first] = 1.0  # e^-rate, which may be too small for a double: `scale` has it
-    for j in range(1, reach):
-        value = float(weights @ found[j : j + first]) / j
-        if value > _HIGH:
+    weights, first = rate * integers * sizes, sizes.size
+    found = np.zeros(first + reach + _BLOCK)
+    found[first] = 1.0  # e^-rate, which may be too small for a double: the sum makes it so
+    # g(j) is at most the mean times the largest before it: a block stays below the doubles' end.
+    block = min(_BLOCK, int(_GROWTH / math.log(float(weights.sum()) + math.e)))
+    before, within = _steps(weights, block)
+    for j in range(1, reach, block):
+        behind = before @ found[j : j + first]
+        within[np.diag_indices(block)] = np.arange(j, j + block)
+        values = scipy.linalg.blas.dtrsv(within, behind, lower=1)
+        found[first + j : first + j + block] = values
+        if values.max() > _HIGH:
             found *= 1 / _HIGH
-            value, scale = value / _HIGH, scale + math.log(_HIGH)
-        found[first + j] = value
-    return np.asarray(found[first:] * math.exp(scale))
+    law = found[first : first + reach]
+    return np.asarray(law / law.sum())
+
+
+def _steps(weights: Floats, block: int) -> tuple[Floats, Floats]:
+    """Of Panjer's recursion for a block of places: what it takes of those before, and of its own.
+
+    The second times the block's law, with j on its diagonal, is the first times the law before it.
+    """
+    first, steps = weights.size, np.append(weights, np.zeros(block))  # i - 1 is the place of i
+    back = np.arange(block)[:, None] - np.arange(-first, block)  # of a place from one before
+    every = np.where(back > 0, steps[np.clip(back - 1, 0, first)], 0.0)
+    return np.ascontiguousarray(every[:, :first]), np.asfortranarray(-every[:, first:])
 
 
 def _reach(rate: float, sizes: Floats) -> int:

@@ -1,7 +1,7 @@
 """What noisy counts cost, against whole views by enumeration, and the sheet's numbers."""
 
 import math
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -95,6 +95,12 @@ def test_compound_poisson_laws():
     assert law.sum() == pytest.approx(1.0, abs=1e-10)
     assert law @ values == pytest.approx(4000.0, rel=1e-10)
     assert law @ (values - 4000.0) ** 2 == pytest.approx(2000 * 14 / 3, rel=1e-9)
+    # Single messages as batches of two sizes: blocks of the recursion are right to each digit.
+    for rate in (3.0, 700.3, 60_000.7):
+        found, (start, exact) = compound(rate, np.array([1.0, 0.0])), cells._poisson(rate, 690.0)
+        both = list(zip(found[start:], exact, strict=False))
+        ratios = [mine / other for mine, other in both if other > 1e-290]
+        assert ratios == pytest.approx([1.0] * len(ratios), abs=2e-15 * rate + 1e-14)
     two = compound(1.5, sizes)
     assert np.allclose(np.convolve(two, two)[:30], compound(3.0, sizes)[:30], rtol=1e-13)
 
@@ -464,6 +470,16 @@ def test_a_law_of_far_tails_is_shortened_before_its_product():
     law = one_sided(32.22, 431).losses(1e-5)
     assert law.lost < 1e-10
     assert law.masses.size < 100_000
+
+
+def test_few_far_losses_do_not_make_a_year_rough():
+    """They made transforms long: at a rate below 27.93 delta was 6 times as large."""
+    deltas = [
+        delta(PollutionEvent(honest=1, planned=1, rates=(rate,), batch=431), 0.1, 365)
+        for rate in (27.3, 27.6, 27.9, 28.2)
+    ]
+    assert deltas[0] == pytest.approx(5.75e-9, rel=0.01)
+    assert all(0.8 < later / before < 0.9 for before, later in pairwise(deltas))
 
 
 def test_very_many_releases_have_a_finer_grid():
