@@ -84,7 +84,7 @@ def audit_command(
     mechanism: str | None = option(
         None, "A trusted curator's algorithm, as of train: output, objective ..."
     ),
-    repeats: int = option(4000, "Samples of every law."),
+    repeats: int = option(4000, "Samples of every law; at least 1,000."),
     thorough: bool = option(
         False,
         "Some minutes of samples in place of half of one; of a mechanism, harder tables.",
@@ -251,8 +251,12 @@ def _print_curator(summary: CuratorSummary) -> None:
     found = {name: each.checks for name, each in summary.audits.items()} | {
         "hardest": summary.checks
     }
-    rows = ((name, one.name, _verdict(one)) for name, checks in found.items() for one in checks)
-    show.print_table(("tables", "check", ""), rows, texts=3)
+    alike: dict[tuple[str, str], list[str]] = {}
+    for name, checks in found.items():
+        for one in checks:
+            alike.setdefault((one.name, _verdict(one)), []).append(name)
+    rows = ((check, ", ".join(names), verdict) for (check, verdict), names in alike.items())
+    show.print_table(("check", "tables", ""), rows, texts=3)
     show.console.print(
         "\nThe empirical value is a lower bound at confidence 0.9999, by the membership game on "
         "two tables that differ in one row, or person. It is no proof: a better attacker may "

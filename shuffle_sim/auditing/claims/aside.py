@@ -25,8 +25,10 @@ _NUMBER = re.compile(r"(?<![A-Za-z_])\d")  # a digit that is not part of a name,
 _CACHED = "__pycache__", ".nbi", ".nbc"  # in names of what the interpreter and compilers write
 _WRITTEN: list[list[str]] = []  # of each who listens: what was opened to be written
 _HOOKED: list[bool] = []
-_ROWS, _LOOKED_FOR, _ENOUGH = 16, 64, 4  # numbers of rows that are looked for, and found
-_READ = 1 << 28  # bytes of a file
+_ROWS, _LOOKED_FOR = 16, 64  # rows, and numbers of them that are looked for
+_FOUND = 8, 0.25  # of these numbers: so many, and such a part, are no chance
+_DIGITS = 7  # of a number in a text
+_READ = 1 << 26  # bytes of a file
 _LOGGERS = "shuffle_sim", "protocols", "actors"
 
 
@@ -119,24 +121,36 @@ def unkept(run: Callable[[Any], Found], tables: Sequence[Any]) -> list[Found]:
     """
     before, found = set(_scattered()), [run(each) for each in tables]
     numbers = np.concatenate([np.ravel(row) for table in tables for row in table[:_ROWS]])
-    written = np.unique(numbers.astype(np.float64)).view(np.uint8).reshape(-1, 8)
+    known = np.unique(numbers.astype(np.float64))
     # Round numbers stand in other files, too.
-    known = written[np.count_nonzero(written, axis=1) == 8][:_LOOKED_FOR]
+    round_ = np.count_nonzero(known.view(np.uint8).reshape(-1, 8), axis=1) < 8
+    known = known[~round_][:_LOOKED_FOR]
+    enough = max(_FOUND[0], _FOUND[1] * len(known))
     for path, _ in set(_scattered()) - before:
         with suppress(ParameterError):  # a file that is gone, or of others
             held = read_whole(path, "file", _READ)
-            if sum(each.tobytes() in held for each in known) >= _ENOUGH:
+            if sum(any(one in held for one in _forms(each)) for each in known) >= enough:
                 raise LawError(f"a run leaves rows in a file: {path}")
     return found
+
+
+def _forms(number: np.float64) -> Iterator[bytes]:
+    """How a number may stand in a file: as a double, as a float, and by its digits."""
+    yield number.tobytes()
+    yield np.float32(number).tobytes()
+    digits = f"{abs(number):.16e}"[: _DIGITS + 1].encode()
+    yield digits
+    yield digits.replace(b".", b"")
 
 
 def _scattered() -> Iterator[tuple[Path, int]]:
     """Files where processes that nobody looks after leave theirs, and when each was written."""
     for folder in {tempfile.gettempdir(), "/dev/shm", os.getcwd()}:
-        for path in Path(folder).glob("*"):
-            with suppress(OSError):  # others come and go
-                if path.is_file():
-                    yield path, path.stat().st_mtime_ns
+        for depth in ("*", "*/*"):
+            for path in Path(folder).glob(depth):
+                with suppress(OSError):  # others come and go
+                    if path.is_file():
+                        yield path, path.stat().st_mtime_ns
 
 
 def _tells(warned: warnings.WarningMessage) -> bool:

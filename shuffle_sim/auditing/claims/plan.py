@@ -73,6 +73,8 @@ def checked(name: str, make: Callable[[], object]) -> Check:
         return Check(name, None, str(error))
     except (LawError, FrameError, ParameterError) as error:
         return Check(name, False, str(error))
+    except MemoryError as error:  # of this machine: it says nothing of what is audited
+        return Check(name, None, f"it does not fit into memory: {error}".removesuffix(": "))
     except Exception as error:  # what is audited may do anything
         return Check(name, False, f"{type(error).__name__}: {error}")
     except BaseException as stopped:  # Ctrl-C, or a signal

@@ -8,7 +8,7 @@ from mutants.curators import Thrice, curated
 
 from shuffle_sim import Execution
 from shuffle_sim.auditing import LawError
-from shuffle_sim.auditing.claims.aside import aside
+from shuffle_sim.auditing.claims.aside import aside, unkept
 from shuffle_sim.auditing.curator.curated import Runs
 
 
@@ -58,3 +58,28 @@ def test_warnings_that_follow_from_rows(kind, text, seen):
 
 def test_the_same_on_all_rows_is_no_alarm():
     aside(lambda rows: print(f"{len(rows)} rows"), [np.zeros(2), np.ones(2)])
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        lambda rows: rows.tobytes(),
+        lambda rows: rows.astype("f4").tobytes(),
+        lambda rows: str(rows).encode(),
+        lambda rows: "\n".join(f"{each:.9e}" for each in rows.ravel()).encode(),
+        lambda rows: b"nothing of them",
+    ],
+)
+def test_rows_that_processes_leave_in_files(held, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+
+    def run(rows):
+        (tmp_path / "folder" / "kept").write_bytes(held(rows))
+
+    tables = [np.random.default_rng(seed).random((8, 2)) for seed in (1, 2)]
+    if held(tables[0]).startswith(b"nothing"):
+        unkept(run, tables)
+    else:
+        with pytest.raises(LawError, match="leaves rows in a file"):
+            unkept(run, tables)

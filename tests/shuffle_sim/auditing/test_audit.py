@@ -32,7 +32,7 @@ from shuffle_sim import Guarantee, ParameterError, Privacy
 from shuffle_sim.auditing import LawError
 from shuffle_sim.auditing.audit import _bench, audit, others
 from shuffle_sim.auditing.claims.empirical import exact_odds, gaussian_estimate
-from shuffle_sim.auditing.claims.plan import UncheckedError, checked, plan_of
+from shuffle_sim.auditing.claims.plan import Check, UncheckedError, checked, plan_of
 from shuffle_sim.auditing.claims.stated import ORDERED
 from shuffle_sim.auditing.laws.scores import ranked
 from shuffle_sim.auditing.laws.sequences import check_places
@@ -356,6 +356,14 @@ def test_an_audit_that_is_stopped_says_what_it_checked():
     with pytest.raises(KeyboardInterrupt) as caught:
         checked("all is well", stopped)
     assert caught.value.__notes__ == ["as it was checked that all is well"]
+
+
+def test_a_machine_that_is_too_small_refutes_nothing():
+    def large():
+        raise MemoryError("8 GiB")
+
+    found = checked("all is well", large)
+    assert found == Check("all is well", None, "it does not fit into memory: 8 GiB")
 
 
 def test_a_run_that_an_adversary_ends_is_not_checked():
