@@ -152,7 +152,7 @@ def audit(
     bench = _bench(protocol, spec, given)
     asked = Asked(protocol, data, options, entropy, shard, thorough=thorough)
     bench.asked_for(asked.execution, options, thorough=thorough)
-    steps = [bound(protocol), *steps_of(bench), *asked.steps()]
+    steps = [bound(protocol, reports), *steps_of(bench), *asked.steps()]
     benches, late = _later(protocol, spec, given)
     theorem, delta, seen = stated_epsilon(protocol), protocol.delta, None
     steps += [*late, *within(stated_epsilon(protocol, reports), delta, privacy)]

@@ -1,7 +1,9 @@
 """What events cost, beside formulas of known pairs that no accountant has a part in."""
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -9,9 +11,10 @@ import scipy  # parts by attribute: they load when used
 
 from shuffle_sim.arrays import Floats
 from shuffle_sim.auditing.claims.settled import check_settled, check_together
-from shuffle_sim.auditing.laws.losses import Losses, hockey
+from shuffle_sim.auditing.laws.losses import hockey, repeated
 from shuffle_sim.auditing.laws.statistics import LawError
 from shuffle_sim.privacy.accountant import ShuffleAccountant
+from shuffle_sim.privacy.amplification import ShuffledEvent
 from shuffle_sim.privacy.counts import FixedBlanketEvent, PollutionEvent
 from shuffle_sim.privacy.events import (
     BlanketEvent,
@@ -31,8 +34,13 @@ _DELTAS = 0.2, 0.05, 1e-2, 1e-4
 _EVENTS = 6  # that are looked at
 _NEAR, _ROUNDED = 1e-3, 1e-9  # of delta, by quadrature; by roundings
 _LEAST = 5e-3  # of delta, of laws that are integrated
-_GRID = 1000  # quantiles of a radius, and of a direction
-_CELLS, _RATE = 1500, 700.0  # outcomes of a cell, at most; a rate at which e^-rate is a double
+_GRID, _PARTS = 1000, 4001  # quantiles of a radius, and of a direction; of a way
+_CELLS, _FAR = 1500, 7.0  # outcomes of a cell, at most, and deviations that these reach
+_LONG, _RATE = 20_000, 700.0  # outcomes of a recursion; a rate at which e^-rate is a double
+GRIDDED = 0.02
+"""Of delta, where losses of several releases are on a grid."""
+Pair = tuple[Floats, Floats, int]
+"""Laws of a number that neighbours' releases have, and how often it is drawn."""
 _MORE = 1.2  # times the cost of one is that of two that cost the same
 
 
@@ -53,13 +61,12 @@ def check_curves(events: Iterable[PrivacyEvent], delta: float) -> None:
     if len(kinds) > 1:
         check_together({kind.__name__ for kind in kinds})
     for event in every[:_EVENTS]:
-        known, name = _KNOWN.get(type(event), _unknown), type(event).__name__
-        alone = ShuffleAccountant().compose(event)
+        name, alone = type(event).__name__, ShuffleAccountant().compose(event)
         for level in _DELTAS:
             epsilon = alone.get_epsilon(level)
             if not 0 < epsilon < math.inf or (type(event) is GammaEvent and level < _LEAST):
                 continue
-            if (least := known(event, epsilon)) > level * (1 + _NEAR) + _ROUNDED:
+            if (least := _alone(event, epsilon)) > level * (1 + _NEAR) + _ROUNDED:
                 raise LawError(f"{name} states delta {level:g} at {epsilon:.6g}: it is {least:.6g}")
         most, stated = _pure_of(event), alone.get_epsilon(0.0)
         if stated < most * (1 - _ROUNDED):
@@ -81,9 +88,36 @@ def check_curves(events: Iterable[PrivacyEvent], delta: float) -> None:
                 )
 
 
-def _unknown(event: PrivacyEvent, epsilon: float) -> float:
-    """No pair of it is known here, so nothing is demanded."""
-    return 0.0
+@lru_cache(maxsize=64)
+def least_delta(history: Iterable[tuple[PrivacyEvent, int]], epsilon: float) -> float:
+    """What releases of known pairs cost at least, so often each; 0 where none is known.
+
+    Gaussian releases alone, and those alone whose pairs are finite: others only add to them.
+    """
+    every = tuple(history)
+    gaussians = [
+        (event.noise_multiplier, n) for event, n in every if isinstance(event, GaussianEvent)
+    ]
+    found = 0.0
+    if gaussians:
+        mu = math.sqrt(math.fsum(count / sigma**2 for sigma, count in gaussians))
+        found = gaussian(GaussianEvent(1 / mu), epsilon)
+    finite = [(p, q, n * each) for event, n in every for p, q, each in pairs_of(event)]
+    if sum(many for *_, many in finite) > 1:
+        return max(found, (1 - GRIDDED) * repeated(finite, epsilon))
+    return max([found, *(hockey(p, q, epsilon) for p, q, _ in finite)])
+
+
+def _alone(event: PrivacyEvent, epsilon: float) -> float:
+    """What one release costs at least; 0 where nothing is known of it."""
+    known = _KNOWN.get(type(event))
+    return known(event, epsilon) if known else least_delta(((event, 1),), epsilon)
+
+
+@lru_cache(maxsize=4)
+def pairs_of(event: PrivacyEvent) -> list[Pair]:
+    """Laws of neighbours that an event allows, of independent numbers; none: they are not known."""
+    return _PAIRS.get(type(event), lambda _: [])(event)
 
 
 def _pure_of(event: PrivacyEvent) -> float:
@@ -115,9 +149,10 @@ def gaussian(event: GaussianEvent, epsilon: float) -> float:
     return float(np.exp(above) - np.exp(epsilon + below))
 
 
-def _pure(event: PureEvent, epsilon: float) -> float:
+def _pure(event: PureEvent) -> list[Pair]:
     """Of randomised response."""
-    return max(0.0, (math.exp(event.epsilon) - math.exp(epsilon)) / (1 + math.exp(event.epsilon)))
+    told = np.array([1.0, math.exp(-event.epsilon)]) / (1 + math.exp(-event.epsilon))
+    return [(told, told[::-1], 1)]
 
 
 def _range(event: RangeEvent, epsilon: float) -> float:
@@ -128,9 +163,12 @@ def _range(event: RangeEvent, epsilon: float) -> float:
     return float((likely * (np.exp(t) - math.exp(epsilon))).max(initial=0.0))
 
 
-def _laplace(event: LaplaceEvent, epsilon: float) -> float:
-    """In one coordinate."""
-    return max(0.0, -math.expm1((epsilon - event.rate) / 2))
+def _laplace(event: LaplaceEvent) -> list[Pair]:
+    """In one coordinate: which part of the way between two values a release is in."""
+    cuts = np.linspace(0.0, 1.0, _PARTS)
+    below = np.concatenate([[0.0], 1 - np.exp(-event.rate * cuts) / 2, [1.0]])
+    law = np.diff(below)
+    return [(law, law[::-1], 1)]
 
 
 def _gamma(event: GammaEvent, epsilon: float) -> float:
@@ -144,80 +182,91 @@ def _gamma(event: GammaEvent, epsilon: float) -> float:
     return float(np.maximum(0.0, -np.expm1(epsilon - losses)).mean())
 
 
-def _blanket(event: BlanketEvent, epsilon: float) -> float:
+def _blanket(event: BlanketEvent) -> list[Pair]:
     """All others hold a third symbol: of the first two there is the blanket, and one message."""
     uniform = event.gamma / event.symbols
-    kept = 1 - event.gamma + uniform
-    return _apart(_worlds(_trinomial(event.honest - 1, uniform), kept, uniform), epsilon)
+    return _worlds(_trinomial(event.honest - 1, uniform), 1 - event.gamma + uniform, uniform)
 
 
-def _fixed_blanket(event: FixedBlanketEvent, epsilon: float) -> float:
+def _fixed_blanket(event: FixedBlanketEvent) -> list[Pair]:
     """The same, where a user's own message is always sent."""
-    others = _trinomial(event.honest * event.each, 1 / event.bins)
-    return _apart(_worlds(others, 1.0, 0.0), epsilon)
+    return _worlds(_trinomial(event.honest * event.each, 1 / event.bins), 1.0, 0.0)
 
 
-def _pollution(event: PollutionEvent, epsilon: float) -> float:
-    """Two bins of each set under compound Poisson noise."""
-    worlds = list[Floats]()
-    for rate in event.rates:
+def _shuffled(event: ShuffledEvent) -> list[Pair]:
+    """The same of any randomiser: others have what is least, and one of two messages is its own."""
+    ratio = math.exp(event.epsilon0)
+    least = (1 - ratio * event.both - event.neither) / (1 + ratio)
+    return _worlds(_trinomial(event.honest - 1, least), ratio * least, least)
+
+
+def _pollution(event: PollutionEvent) -> list[Pair]:
+    """Two bins of each set under compound Poisson noise, where its law can be said."""
+    found = list[Pair]()
+    for rate, sets in Counter(event.rates).items():
         law = _compound(rate * event.part, event.batch)
-        if law.size > _CELLS:
-            return 0.0
-        worlds.append(_worlds(np.outer(law, law), 1 - event.kept_back, 0.0))
-    if len(worlds) == 1:
-        return _apart(worlds[0], epsilon)
-    every = ((first.ravel(), second.ravel()) for first, second in worlds)
-    return Losses.of(every, step=1e-5).delta(epsilon)
+        pairs = _worlds(np.outer(law, law), 1 - event.kept_back, 0.0)
+        found += [(p, q, sets) for p, q, _ in pairs]
+    return found
 
 
 def _compound(rate: float, batch: int) -> Floats:
-    """The law of a Poisson number of batches, of sizes 1 to `batch` alike (Panjer 1981)."""
-    size = rate * (batch + 1) / 2
-    law = np.zeros(math.ceil(size + 12 * math.sqrt(size * batch) + 20 * batch))
-    if law.size > _CELLS or rate > _RATE:
-        return np.zeros(_CELLS + 1)  # none is known
-    law[0], sizes = math.exp(-rate), np.arange(1, batch + 1)
-    for k in range(1, law.size):
+    """The law of a Poisson number of batches, of sizes 1 to `batch` alike (Panjer 1981).
+
+    Without what is beyond seven deviations of its mean; empty where it takes too long.
+    """
+    mean = rate * (batch + 1) / 2
+    far = _FAR * math.sqrt(mean * (2 * batch + 1) / 3) + 20 * batch
+    low, high = max(0, math.floor(mean - far)), math.ceil(mean + far)
+    if high - low > _CELLS or (batch > 1 and (high > _LONG or rate > _RATE)):
+        return np.zeros(0)
+    if batch == 1:
+        return np.asarray(scipy.stats.poisson.pmf(np.arange(low, high), rate), np.float64)
+    law, sizes = np.zeros(high), np.arange(1, batch + 1)
+    law[0] = math.exp(-rate)
+    for k in range(1, high):
         few = sizes[:k]
         law[k] = rate / batch / k * float(few @ law[k - few])
-    return law
+    return law[low:]
 
 
 def _trinomial(balls: int, share: float) -> Floats:
-    """How many of so many fall into each of two cells; without what is beyond 12 deviations."""
-    far: int = math.ceil(balls * share + 12 * math.sqrt(balls * share) + 30)
-    if far > _CELLS:
-        return np.zeros((1, 1))
-    cells = np.arange(far)
+    """How many of so many fall into each of two cells; without what is beyond 7 deviations."""
+    mean = balls * share
+    far = _FAR * math.sqrt(mean) + 30
+    cells = np.arange(max(0, math.floor(mean - far)), min(balls, math.ceil(mean + far)) + 1)
+    if cells.size > _CELLS:
+        return np.zeros((0, 0))
     first, second = cells[:, None], cells[None, :]
     # The first cell's law, and the second's given that: those left fall there by share/(1 - share).
     left = scipy.stats.binom.pmf(second, np.maximum(balls - first, 0), share / (1 - share))
     return np.asarray(scipy.stats.binom.pmf(first, balls, share) * left)
 
 
-def _worlds(others: Floats, likely: float, unlikely: float) -> Floats:
+def _worlds(others: Floats, likely: float, unlikely: float) -> list[Pair]:
     """Laws of two cells with one more message in the first or in the second, by these chances."""
+    if not others.size:
+        return []
     worlds = np.zeros((2, *(int(each) + 1 for each in others.shape)))
     for world, chances in zip(worlds, ((likely, unlikely), (unlikely, likely)), strict=True):
         world[1:, :-1] += chances[0] * others
         world[:-1, 1:] += chances[1] * others
         world[:-1, :-1] += (1 - likely - unlikely) * others
-    return worlds
-
-
-def _apart(worlds: Floats, epsilon: float) -> float:
-    return hockey(worlds[0], worlds[1], epsilon)
+    return [(worlds[0].ravel(), worlds[1].ravel(), 1)]
 
 
 _KNOWN: dict[type[PrivacyEvent], Callable[[Any, float], float]] = {
-    GaussianEvent: gaussian,
-    PureEvent: _pure,
     RangeEvent: _range,
-    LaplaceEvent: _laplace,
     GammaEvent: _gamma,
     ObjectiveEvent: _objective,
+}
+"""By formulas of delta, of one release."""
+_PAIRS: dict[type[PrivacyEvent], Callable[[Any], list[Pair]]] = {
+    PureEvent: _pure,
+    LaplaceEvent: _laplace,
     BlanketEvent: _blanket,
     FixedBlanketEvent: _fixed_blanket,
     PollutionEvent: _pollution,
+    ShuffledEvent: _shuffled,
 }
+"""By laws of finite outcomes, of any number of releases."""

@@ -11,17 +11,17 @@ from typing import Any
 import numpy as np
 
 from shuffle_sim.arrays import Floats
-from shuffle_sim.auditing.claims.curves import check_curves, gaussian
+from shuffle_sim.auditing.claims.curves import GRIDDED, check_curves, least_delta
 from shuffle_sim.auditing.claims.empirical import Seen, sampled
 from shuffle_sim.auditing.claims.plan import Check, CheckStep, Planned, UncheckedError
 from shuffle_sim.auditing.laws.evidence import spared
-from shuffle_sim.auditing.laws.losses import hockey
+from shuffle_sim.auditing.laws.losses import hockey, repeated
 from shuffle_sim.auditing.laws.scores import summed
 from shuffle_sim.auditing.laws.statistics import LawError
 from shuffle_sim.execution.plain import plain
 from shuffle_sim.execution.result import Result
 from shuffle_sim.privacy.accountant import ShuffleAccountant
-from shuffle_sim.privacy.events import BlanketEvent, GaussianEvent, PrivacyEvent
+from shuffle_sim.privacy.events import BlanketEvent, PrivacyEvent
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.ledger import Charge, PrivacyLedger
 from shuffle_sim.privacy.theorems import theorem_of
@@ -35,6 +35,7 @@ _LEVELS = 0.1, 0.3, 0.5, 0.7, 0.9  # quantiles of odds
 _BESIDE = "seed", "privacy", "promised", "reports", "standard_error", "sensitivity"
 _CURVE = 1e-6  # of delta, by roundings of a curve and its inverse
 _DELTAS = (1e-2, 1e-4)  # of it: where Fourier transforms keep their digits
+_AGAIN, _RARE = 30, 1e-6  # releases of one event, and a delta of them together
 ORDERED = Planned(
     "theorem >= exact >= empirical lower bound",
     "canaries in whole runs",
@@ -103,22 +104,22 @@ def check_odds(seen: Seen, alarm: float) -> None:
             raise LawError(f"odds above {level:.3g}: {gap:.3g} apart, allowed {room:.3g}")
 
 
-def bound(protocol: Protocol[Any]) -> CheckStep:
-    """The check that the events of all rounds are those of their randomizers."""
+def bound(protocol: Protocol[Any], runs: int = 1) -> CheckStep:
+    """The check that the events of all rounds of so many runs are those of their randomizers."""
     planned = Planned(
         "the event is the one that the randomizer derives",
         "the events of all rounds, as they are planned",
         "exact",
         "an event of more noise, of other values or of more honest users",
     )
-    return CheckStep(planned, partial(check_bound, protocol))
+    return CheckStep(planned, partial(check_bound, protocol, runs))
 
 
-def check_bound(protocol: Protocol[Any]) -> None:
-    """The events of all rounds are their randomizers'.
+def check_bound(protocol: Protocol[Any], runs: int = 1) -> None:
+    """The events of all rounds are their randomizers', and no ledger states less of them together.
 
     Raises:
-        ParameterError: one is not, and why.
+        LawError, ParameterError: one is not, and why.
         UncheckedError: there is a randomizer that derives none.
     """
     known, seen = True, list[tuple[Any, ...]]()
@@ -134,6 +135,14 @@ def check_bound(protocol: Protocol[Any]) -> None:
         if protocol.honest_fraction < 1 and spec.minimum < honest:
             raise LawError(f"{spec.minimum:,} reports are released, {honest:,} are counted on")
     check_curves((event for event, *_ in seen), protocol.delta)
+    if protocol.claim is None:
+        charges = [Charge(each.cohort, each.event) for each in walked(copy(protocol))]
+        costs, stated_ = (
+            worst_of((*charges,) * runs, protocol.delta),
+            stated_epsilon(protocol, runs),
+        )
+        if not stated_ >= costs * (1 - 1e-9):
+            raise LawError(f"all rounds cost {costs:.6g} together, stated is epsilon {stated_:.6g}")
     if not known:
         raise UncheckedError(UNCHECKED)
 
@@ -198,7 +207,7 @@ def worst_of(charges: tuple[Charge, ...], delta: float) -> float:
         for event, count in history:
             accountant.compose(event, count)
         epsilon = accountant.get_epsilon(delta)
-        curves: list[Any] = [partial(gaussian_delta, history)]
+        curves: list[Any] = [partial(least_delta, history)]
         if len({type(event) for event, _ in history}) == 1:
             # Of several kinds both curves are proven, by other shares: no inverse of each other.
             curves.append(accountant.get_delta)
@@ -207,15 +216,6 @@ def worst_of(charges: tuple[Charge, ...], delta: float) -> float:
                 raise LawError(f"at epsilon {epsilon:.6g} delta is {left:.3g}, stated {delta:.3g}")
         found = max(found, epsilon)
     return found
-
-
-def gaussian_delta(history: Iterable[tuple[PrivacyEvent, int]], epsilon: float) -> float:
-    """delta of Gaussian releases alone, by the formula itself; else 0."""
-    known = [(event, count) for event, count in history if isinstance(event, GaussianEvent)]
-    if len(known) < len(list(history)) or not known:
-        return 0.0
-    mu = math.sqrt(math.fsum(count / event.noise_multiplier**2 for event, count in known))
-    return gaussian(GaussianEvent(1 / mu), epsilon)
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -254,6 +254,21 @@ def check_event(event: PrivacyEvent, pair: tuple[Floats, Floats]) -> None:
             raise LawError(
                 f"of {honest} users at delta {delta:g}: the event states {stated:.4f}, the "
                 f"randomizer has {least:.4f}"
+            )
+    _check_again(small, p, q)
+
+
+def _check_again(event: PrivacyEvent, p: Floats, q: Floats) -> None:
+    """Many releases cost at least what many of this pair do."""
+    accountant = ShuffleAccountant().compose(event, _AGAIN)
+    for delta in (*_DELTAS, _RARE):
+        epsilon = accountant.get_epsilon(delta)
+        if not 0 < epsilon < math.inf:
+            continue
+        least = max(repeated([(*pair, _AGAIN)], epsilon) for pair in ((p, q), (q, p)))
+        if (1 - GRIDDED) * least > delta * (1 + _CURVE):
+            raise LawError(
+                f"{_AGAIN} such releases state delta {delta:g} at {epsilon:.6g}: it is {least:.3g}"
             )
 
 

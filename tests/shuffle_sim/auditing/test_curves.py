@@ -3,12 +3,16 @@
 import pytest
 
 from protocols.comparison.games import game_of
+from protocols.comparison.named import named_protocol
 from shuffle_sim import Privacy
 from shuffle_sim.auditing import LawError
 from shuffle_sim.auditing.claims import curves
-from shuffle_sim.auditing.claims.curves import _KNOWN, _pure_of, check_curves
+from shuffle_sim.auditing.claims.curves import _alone, _pure_of, check_curves, least_delta
+from shuffle_sim.auditing.claims.stated import check_bound, check_event
 from shuffle_sim.auditing.curator.curated import Runs
+from shuffle_sim.auditing.shuffle.checks import Checks
 from shuffle_sim.privacy.accountant import ShuffleAccountant
+from shuffle_sim.privacy.amplification import ShuffledEvent
 from shuffle_sim.privacy.counts import FixedBlanketEvent, PollutionEvent
 from shuffle_sim.privacy.events import (
     BlanketEvent,
@@ -21,6 +25,7 @@ from shuffle_sim.privacy.events import (
     PureObjectiveEvent,
     RangeEvent,
 )
+from shuffle_sim.roles import Shuffler, UserShard
 
 EVENTS: list[tuple[PrivacyEvent, float]] = [
     (GaussianEvent(2.0), 1.0),
@@ -33,12 +38,16 @@ EVENTS: list[tuple[PrivacyEvent, float]] = [
     (FixedBlanketEvent(honest=200, each=1, bins=4), 0.999),
     (PollutionEvent(honest=100, planned=100, rates=(10.0,)), 0.999),
     (PollutionEvent(honest=90, planned=100, rates=(12.0,), batch=2, kept_back=0.1), 0.999),
-    (PollutionEvent(honest=90, planned=100, rates=(9.0, 20.0)), 0.999),
+    (PollutionEvent(honest=90, planned=100, rates=(9.0, 20.0)), 0.97),
+    (PollutionEvent(honest=90, planned=100, rates=(9.0, 9.0, 9.0)), 0.97),
+    (PollutionEvent(honest=3000, planned=3000, rates=(12.0,), batch=4), 0.999),
+    (ShuffledEvent(300, 2.5), 0.999),
+    (ShuffledEvent(400, 3.0, 0.01, 0.5), 0.8),
     (RangeEvent(1.0, ""), 0.0),  # a single one is charged as what is pure
     (RangeEvent(3.0, ""), 0.0),
     (ObjectiveEvent(4.5, 0.025, 0.01), 0.0),
 ]
-UNKNOWN = PollutionEvent(honest=1000, planned=1000, rates=(900.0,))
+UNKNOWN = PollutionEvent(honest=1000, planned=1000, rates=(900.0,), batch=2)
 PURE = [
     LaplaceEvent(1.5),
     GammaEvent(1.3, 5),
@@ -55,7 +64,7 @@ def test_formulas_are_what_theorems_say(event, share):
     check_curves([event], 1e-6)
     alone = ShuffleAccountant().compose(event)
     for level in (0.05, 0.01):
-        found = _KNOWN[type(event)](event, alone.get_epsilon(level))
+        found = _alone(event, alone.get_epsilon(level))
         assert share * level * (1 - 1e-3) <= found <= level * (1 + 1e-3)
 
 
@@ -67,6 +76,40 @@ def test_an_event_that_costs_too_little_is_refused(event, monkeypatch):
     monkeypatch.setattr(ShuffleAccountant, "get_epsilon", lambda self, x: 0.85 * true(self, x))
     with pytest.raises(LawError, match="states delta"):
         check_curves([event], 1e-6)
+
+
+TOGETHER: list[tuple[PrivacyEvent, int, float]] = [
+    (GaussianEvent(20.0), 365, 0.999),
+    (LaplaceEvent(0.1), 30, 0.55),
+    (PureEvent(0.1, ""), 30, 0.95),
+    (PollutionEvent(honest=100, planned=100, rates=(400.0,)), 30, 0.97),
+    (FixedBlanketEvent(honest=2000, each=1, bins=4), 12, 0.97),
+    (ShuffledEvent(5000, 2.0), 30, 0.9),
+]
+
+
+@pytest.mark.parametrize(("event", "count", "share"), TOGETHER)
+def test_many_releases_cost_what_many_pairs_do(event, count, share):
+    """Power: an accountant that leaves out one release in six is seen."""
+    for delta in (1e-2, 1e-6):
+        found = least_delta(
+            ((event, count),), ShuffleAccountant().compose(event, count).get_epsilon(delta)
+        )
+        assert share * delta < found < delta * (1 + 1e-6)
+        fewer = ShuffleAccountant().compose(event, count * 5 // 6).get_epsilon(delta)
+        assert least_delta(((event, count),), fewer) > 1.1 * delta
+
+
+def test_a_ledger_of_few_releases_is_refused(monkeypatch):
+    made = named_protocol("shuffle-gd", 300, 2, Privacy(1.0, 1e-6), rounds=18)
+    check_bound(made)
+    true = ShuffleAccountant.compose
+    monkeypatch.setattr(
+        ShuffleAccountant, "compose", lambda self, event, count=1: true(self, event, min(count, 12))
+    )
+    spec = made.plan(made.init())
+    with pytest.raises(LawError, match="30 such releases state"):
+        check_event(spec.event, Checks(made, spec, 1, 1000, 1e-6, UserShard, Shuffler).moved_pair)
 
 
 def test_where_no_law_can_be_computed_nothing_is_demanded():
