@@ -231,13 +231,11 @@ class Budget:
         return max(found, key=lambda each: each.epsilon)
 
     def _fits(self, events: Counter[PrivacyEvent]) -> bool:
-        """Whether one person's releases are within the total.
-
-        Of several kinds delta is found much sooner than epsilon.
-        """
+        """Whether one person's releases are within the total."""
         accountant, (epsilon, delta) = composed(events), (self.total.epsilon, self.total.delta)
-        sooner = delta > 0 and accountant.get_delta(epsilon) <= delta
-        return sooner or accountant.get_epsilon(delta) <= epsilon * _SLACK
+        # Of several kinds delta is found much sooner than epsilon.
+        sooner = accountant.keeps(self.total) or (delta and accountant.get_delta(epsilon) <= delta)
+        return bool(sooner or accountant.get_epsilon(delta) <= epsilon * _SLACK)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from itertools import product
+from itertools import islice, product
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 from shuffle_sim.errors import integer, real
 from shuffle_sim.privacy.composition import Parts
 from shuffle_sim.privacy.events import PrivacyEvent
-from shuffle_sim.privacy.guarantee import REPLACE_ONE, Guarantee
+from shuffle_sim.privacy.guarantee import REPLACE_ONE, Guarantee, Privacy
 from shuffle_sim.privacy.theorems import Releases, Theorem, by_theorem, theorem_of
 
 NOTHING = "nothing was released"
@@ -22,6 +22,7 @@ _SPENT = (0.001, 0.01, 0.03, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99, 1.0)
 """Of delta, given to bounds that need some; the best is taken. The rest is for the composition."""
 _PARTS = (0.5, 0.9, 0.99)
 """Of that, given to one kind of release where several need some."""
+_FEW = 12  # of these ways: where a budget is not nearly spent the first one suffices
 _SHARES, _STRIDE = tuple(np.geomspace(1e-60, 0.3, 150).tolist()), 8
 """Deltas that are shared where epsilon is given: every eighth is tried, then those around it."""
 
@@ -73,6 +74,18 @@ class ShuffleAccountant:
         """
         epsilon = real("target_epsilon", target_epsilon, 0.0, math.inf, closed=(True, False))
         return _delta(frozenset(self._events.items()), epsilon)
+
+    def keeps(self, privacy: Privacy) -> bool:
+        """Whether the releases are proven to be within a budget: known sooner than what they take.
+
+        False: the first ways to share delta do not show it; others may.
+        """
+        groups, epsilon, delta = by_theorem(self._events.items()), privacy.epsilon, privacy.delta
+        if not delta or len(groups) < 2:
+            return self.get_delta(epsilon) <= delta
+        few = islice(_splits(delta, [theorem.spends for theorem, _ in groups]), _FEW)
+        every = (parts for shares in few for parts in _together(groups, shares))
+        return any(parts.keeps(epsilon, delta) for parts in every)
 
     def guarantee(self, target_delta: float, assumptions: tuple[str, ...] = ()) -> Guarantee:
         """The guarantee at `target_delta` with its basis."""

@@ -26,7 +26,8 @@ from shuffle_sim.privacy.bounds.gaussian import delta_gdp, epsilon_gdp
 from shuffle_sim.privacy.bounds.losses import LossLaw
 
 _MOST_SHIFTS = 4096
-_POINTS = 1024  # of known losses beside steps
+_POINTS, _STEPS = 2048, 800  # of known losses beside steps; in a mu beside them
+_FAR = 40.0  # of mu: e^-800 of a Gaussian lies beyond
 MAX_EPSILON = 1e4
 """Beyond it nothing is called private."""
 _MAX_MU = 1e8  # beyond, the curve's digits are lost
@@ -70,6 +71,10 @@ class Parts:
             return self._at(self._turn)[1]
         return found
 
+    def keeps(self, epsilon: float, delta: float) -> bool:
+        """Whether delta at `epsilon` is at most this; mostly one evaluation says so."""
+        return self.finite and (self._at(epsilon)[1] <= delta or self.delta(epsilon) <= delta)
+
     @cached_property
     def _turn(self) -> float:
         return turn(lambda epsilon: self._at(epsilon)[1], self.changed)
@@ -80,11 +85,11 @@ class Parts:
         hidden = math.fsum(count * math.log1p(-d) for _, d, count in self.steps)
         shifts, weights = self._shifts
         # Of the steps alone delta_GDP is (1 - e^(epsilon - S))_+.
-        each = (
-            delta_gdp(epsilon - shifts, np.full_like(shifts, self.mu))
-            if self.mu
-            else -np.expm1(np.minimum(epsilon - shifts, 0.0))
-        )
+        left = epsilon - shifts
+        each = -np.expm1(np.minimum(left, 0.0))
+        if self.mu:  # farther away it says nothing that a double could hold
+            near = np.abs(left) < self.mu * (self.mu / 2 + _FAR)
+            each[near] = delta_gdp(left[near], np.full(np.count_nonzero(near), self.mu))
         mixture = float(weights @ each)
         lost = self.given_up + (1 + math.exp(min(epsilon, 700.0))) * self.changed
         if self.losses:
@@ -118,8 +123,11 @@ class Parts:
         weights: NDArray[Any] = np.ones(1)
         if self.losses:
             law, size = self.losses, self.losses.masses.size
-            # Split outward once more, so still an upper bound; the steps multiply the points.
-            law = law.on(law.step * max(1, math.ceil(size / _POINTS))) if self.steps else law
+            # Split outward once more, so still an upper bound: the steps multiply the points, and
+            # beside a wide Gaussian a fine grid says no more.
+            times = size / _POINTS if self.steps else self.mu / _STEPS / law.step / 2
+            # By powers of 2: a law is kept on some grids, and mu takes many values.
+            law = law.on(law.step * 2 ** max(0, math.ceil(math.log2(max(times, 1.0)))))
             shifts, weights = law.losses, law.masses
         for e, _, count in self.steps:
             up, chances = _upward(count, float(scipy.special.expit(e)))

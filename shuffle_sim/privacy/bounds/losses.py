@@ -9,7 +9,7 @@ by the square of the step only (docs: theory, Amplification).
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import cached_property, reduce
 from typing import Protocol
 
 import numpy as np
@@ -75,7 +75,14 @@ class LossLaw:
         """On another grid; a coarser one is rougher by the square of its step."""
         if step == self.step:
             return self
-        return self._split(self.losses, self.masses, self.lost, step)
+        if step not in self._grids:
+            self._grids[step] = self._split(self.losses, self.masses, self.lost, step)
+        return self._grids[step]
+
+    @cached_property
+    def _grids(self) -> "dict[float, LossLaw]":
+        """This law on other grids, by their steps."""
+        return {}
 
     def then(self, other: "LossLaw") -> "LossLaw":
         """Both releases, on the coarser grid; the second may be chosen after the first was seen."""

@@ -17,7 +17,7 @@ from shuffle_sim.privacy.bounds.gaussian import delta_gdp
 from shuffle_sim.privacy.bounds.losses import Finite, LossLaw, together
 from shuffle_sim.privacy.composition import Parts
 from shuffle_sim.privacy.counts import FixedBlanketEvent, PollutionEvent, TwoSidedEvent
-from shuffle_sim.privacy.events import GaussianEvent, NonPrivateEvent
+from shuffle_sim.privacy.events import GaussianEvent, NonPrivateEvent, PureEvent
 from shuffle_sim.privacy.theorems import theorem_of
 
 RHO, FLOOD = math.exp(-0.4), (240 / 13, 12)  # mean 120
@@ -401,6 +401,38 @@ def test_many_releases_of_counts_compose_in_few_evaluations(monkeypatch):
     assert 0 < accountant.get_delta(1.0) < 1e-3
     assert accountant.get_epsilon(1e-6) > 0
     assert len(seen) < 300
+
+
+MIXED = [
+    (PollutionEvent(honest=90, planned=100, redrawn=1e-10, rates=(900.0,), batch=41), 30),
+    (GaussianEvent(20.0), 20),
+    (PureEvent(0.05, ""), 3),
+]
+
+
+@pytest.mark.parametrize("kinds", [2, 3])
+def test_a_budget_is_kept_in_few_evaluations(kinds, monkeypatch):
+    """A report of another kind took ten seconds, and more of them later in the year."""
+    accountant = ShuffleAccountant()
+    for event, count in MIXED[:kinds]:
+        accountant.compose(event, count)
+    epsilon = accountant.get_epsilon(1e-6)
+    assert not accountant.keeps(Privacy(0.999 * epsilon, 1e-6))
+    seen = []
+    at = Parts._at
+    monkeypatch.setattr(Parts, "_at", lambda self, x: seen.append(x) or at(self, x))
+    assert accountant.keeps(Privacy(1.1 * epsilon, 1e-6))
+    assert len(seen) < 10
+
+
+def test_a_wide_gaussian_beside_known_losses_is_no_less_on_a_rougher_grid():
+    law = together([(one_sided(900.0, 7), 3)])
+    fine, rough = Parts(mu=0.3, losses=law), Parts(mu=0.3, losses=law.on(law.step * 4))
+    for epsilon in (0.1, 1.0, 2.0):
+        shifts = epsilon - law.losses
+        exact = float(law.masses @ delta_gdp(shifts, np.full_like(shifts, 0.3))) + law.lost
+        assert exact * (1 - 1e-12) <= fine.delta(epsilon) <= exact * (1 + 1e-5) + 1e-15
+        assert fine.delta(epsilon) <= rough.delta(epsilon) * (1 + 1e-12)
 
 
 def flipped(count, epsilon, loss=0.05):
