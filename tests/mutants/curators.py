@@ -373,6 +373,28 @@ def single_precision(patch):
     )
 
 
+def single_norms(patch):
+    """A float times its rate: the true value is told by it, and others are not."""
+    true = gamma.draw
+
+    def draw(rng, rate, d):
+        noise = true(rng, rate, d)
+        norm = np.linalg.norm(noise)
+        return noise * (float(np.float32(norm * rate)) / (rate * norm))
+
+    patch.setattr(gamma, "draw", draw)
+
+
+def single_gammas(patch):
+    """The same by a generator that is asked for it: one number of any type comes as a double."""
+
+    def draw(rng, rate, d):
+        way = rng.standard_normal(d)
+        return way * (rng.standard_gamma(d, dtype=np.float32) / (rate * np.linalg.norm(way)))
+
+    patch.setattr(gamma, "draw", draw)
+
+
 def even_integers(patch):
     true = discrete.draw
     patch.setattr(discrete, "draw", lambda *given: [each // 2 * 2 for each in true(*given)])
@@ -725,6 +747,8 @@ CURATED: dict[str, tuple[Any, Callable[[Any], object] | None, str]] = {
     "norms come twice": (_with(L2Laplace(0.2, 3)), _of_direction("norm"), FRESH),
     "directions come twice": (_with(L2Laplace(0.2, 3)), _of_direction("way"), FRESH),
     "directions in a plane": (_with(L2Laplace(0.2, 3)), _of_direction(""), FRESH),
+    "norms of single numbers": (_with(L2Laplace(0.2, 3)), single_norms, FRESH),
+    "norms drawn in single precision": (_with(L2Laplace(0.2, 3)), single_gammas, MADE),
     "even integers": (_with(GridLaplace(0.5, 3)), even_integers, ALONE),
     "tails drawn again": (Thrice, tails_redrawn, FRESH),
     "scores by more": (Chooses, scores_by_more, ALONE),

@@ -52,6 +52,25 @@ def lengths_of_other_rows(patch):
     patch.setattr(users, "admitted", by_others)
 
 
+def later_pieces_as_they_are(patch):
+    """Rows beyond the first piece of a block are not clipped."""
+    true, clipped = UserShard._chunks, users.admitted
+    later = [False]
+
+    def chunks(self, block):
+        for each in true(self, block):
+            later[0] = each.first > self._span(block)[0]
+            yield each
+
+    def admitted(values, randomizer, squares=None):
+        found, *counted = clipped(values, randomizer, squares)
+        finite = later[0] and not counted[1]
+        return (np.asarray(values, float) if finite else found), *counted
+
+    patch.setattr(UserShard, "_chunks", chunks)
+    patch.setattr(users, "admitted", admitted)
+
+
 class StreamsOfHalfTheBlocks(UserShard):
     """Two blocks draw from one stream."""
 

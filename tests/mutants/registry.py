@@ -336,6 +336,7 @@ _PLANTED = (
     Mutant("rounds come in pairs", "streams", plant=_key(round=lambda t: t // 2)),
     Mutant("rounds repeat after 16", "streams", plant=_key(round=lambda t: t % 16)),
     Mutant("lengths of other rows", "company", vector, plant=p.lengths_of_other_rows),
+    Mutant("later pieces as they are", "domain", vector, plant=p.later_pieces_as_they_are),
     Mutant("late rounds begin as blocks", "keys", plant=p.rounds_beside_blocks),
     Mutant("rounds amid the ones before", "keys", plant=p.amid_the_round_before),
     Mutant("rounds repeat after 256", "keys", plant=_key(round=lambda t: t % 256)),

@@ -22,14 +22,16 @@ _ATOMS = 60  # draws on each table
 _BEGUN = 16  # bytes of a generator that are compared
 
 
-def _precisely(name: str) -> Callable[..., Any]:
+def _precisely(name: str, place: int) -> Callable[..., Any]:
+    """A method of a generator that takes the type of its numbers at a place."""
     true = getattr(np.random.Generator, name)
 
     def drawn(self: np.random.Generator, *given: Any, **named: Any) -> Any:
-        found = true(self, *given, **named)
-        if np.asarray(found).dtype.itemsize < np.float64().itemsize:
+        asked = [*given[place : place + 1], named.get("dtype", np.float64)][0]
+        # By what is asked: a single number of any type comes as a double.
+        if np.dtype(asked) != np.float64:
             raise LawError(f"{name} is drawn in single precision: noise takes few values")
-        return found
+        return true(self, *given, **named)
 
     return drawn
 
@@ -136,10 +138,10 @@ def sampled(
 class Precise(np.random.Generator):
     """The same numbers of the same generator; none in single precision, of which there are few."""
 
-    standard_normal = _precisely("standard_normal")
-    standard_gamma = _precisely("standard_gamma")
-    standard_exponential = _precisely("standard_exponential")
-    random = _precisely("random")
+    standard_normal = _precisely("standard_normal", 1)
+    standard_gamma = _precisely("standard_gamma", 2)
+    standard_exponential = _precisely("standard_exponential", 1)
+    random = _precisely("random", 1)
 
 
 class Notes:

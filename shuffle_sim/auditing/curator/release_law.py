@@ -223,12 +223,13 @@ def digits_of(release: Release, value: Any, released: Any, rng: np.random.Genera
         return np.empty((0, DIGITS))
     # 2^10 x 2^26 = 2^36 of 53 bits: what is left are digits, not rounding.
     sure = np.maximum(np.abs(shown), np.abs(array)) < _SURE * scale
-    noise, power = (shown - array)[sure], math.ldexp(1.0, _DIGITS - math.frexp(scale)[1])
-    tens = 10.0 ** math.floor(math.log10(power))
-    digits = np.stack(
-        [noise / scale * 2.0**_DIGITS, noise * power, shown[sure] * power, noise * tens], axis=1
-    )
-    return np.asarray(np.mod(digits, 1.0))
+    noise, seen = (shown - array)[sure], shown[sure]
+    if type(release.event) is GammaEvent and sure.all() and noise.size > 1:  # its norm, too
+        norm = np.linalg.norm(noise) * release.event.rate * scale / size
+        noise, seen = np.append(noise, norm), np.append(seen, norm)
+    power, whole = math.ldexp(1.0, _DIGITS - math.frexp(scale)[1]), noise / scale * 2.0**_DIGITS
+    tens = noise * 10.0 ** math.floor(math.log10(power))
+    return np.stack([whole, noise * power, seen * power, tens], axis=1) % 1.0
 
 
 def _rests(drawn: Floats, chance: Callable[[Floats], Floats], rng: np.random.Generator) -> Floats:
@@ -239,8 +240,7 @@ def _rests(drawn: Floats, chance: Callable[[Floats], Floats], rng: np.random.Gen
         below, here, above = chance(drawn - 1), chance(drawn), chance(first + many)
         whole, spread = above - chance(first), rng.random(drawn.size)
         inside = below - chance(first) + spread * (here - below)
-        # What is left of rounding, where a law has no more.
-        sure = whole > _LEAST
+        sure = whole > _LEAST  # else it is what is left of rounding
         found[:, place] = np.where(sure, inside / np.where(sure, whole, 1.0), spread)
     return np.clip(found, 0.0, 1.0)
 

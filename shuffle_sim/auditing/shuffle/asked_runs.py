@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from shuffle_sim.auditing.claims.aside import aside, check_errors, unkept
-from shuffle_sim.auditing.claims.entropy import drawn_alike, named_alike
+from shuffle_sim.auditing.claims.entropy import drawn_alike, named_alike, spread
 from shuffle_sim.auditing.claims.neighbours import nearly
 from shuffle_sim.auditing.claims.plan import UncheckedError
 from shuffle_sim.auditing.claims.resuming import Drawn, Kept, renamed
@@ -150,14 +150,14 @@ class AskedRuns:
 
     def sealed(self) -> None:
         """Keys and boxes of two runs of one seed; then boxes themselves."""
-        runs = [self._run(self.entropy % 2**63)[1] for _ in range(2)]
+        runs = [self._run(spread(self.entropy) % 2**63)[1] for _ in range(2)]
         check_runs(runs, self.spec.randomizer, self.alarm / 2)
         check_sealing(self.alarm / 2)
 
     def hosted(self) -> None:
         """The bits of the path that is asked for are those of a run in process."""
         # Of all bits that a seed may have: a host may leave out some.
-        seed = (self.entropy | 1 << 127) & ~1
+        seed = (spread(self.entropy) | 1 << 127) & ~1
         reference, plain = self._run(seed, host=Reference(), workers=1, security="none")
         if self.plain and self.protocol.users > 2:
             found, seen = self._run(seed, workers=min(3, self.protocol.users))

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
 from itertools import chain, product
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from shuffle_sim.arrays import Floats, Scaled, Values, dense
 from shuffle_sim.auditing.laws.scores import judge, scored, stacked
@@ -15,7 +17,7 @@ from shuffle_sim.auditing.laws.statistics import LawError, naming
 from shuffle_sim.auditing.shuffle.bench import Bench, BenchRound, Way
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.population import InMemory
-from shuffle_sim.roles.block_rows import BlockRows
+from shuffle_sim.roles.block_rows import BlockRows, chunk_rows
 from shuffle_sim.roles.users import admitted
 from shuffle_sim.sampling.kernels import using
 
@@ -28,6 +30,8 @@ _OUTSIDE = (
 )
 """Times the radius of the ball, where what is admitted must not be."""
 _COMPANY, _MIXED = 5_000, 400  # rows that are admitted together
+_PIECES, _FAR, _ASKED = 2, 1e3, 1e7  # pieces of a block; times its end; its numbers, at most
+_TURNED = 8  # coins of them, at most
 _TIMED, _SLOW = 500, 2e5  # users, and numbers in a second: fewer are drawn one by one
 _CLIMBED = 16  # data around which is searched again
 
@@ -76,6 +80,24 @@ class Searches(Bench):
                     if not far <= radius * (1 + 1e-9):
                         size = f"{far / radius:.7g} times the radius"
                         raise LawError(f"a value {size} from the middle is admitted")
+        self._by_pieces(middle, second)
+
+    def _by_pieces(self, middle: Floats, end: Floats) -> None:
+        """A block beyond its first pieces sends of rows far out what it sends of their end."""
+        users = _PIECES * chunk_rows(len(end)) + 1
+        few = users * self.labels <= _ASKED and math.isinf(self.swift)
+        if not few or self.randomizer.view != "sums":
+            return
+        seen, protocol = list[NDArray[Any]](), BenchRound(users, self.protocol.spec, 1.0)
+        for far in (1.0, _FAR):
+            deployment = replace(self.deployment("aggregate", size=users), protocol=protocol)
+            rows = InMemory(self.shaped(np.tile(middle + far * (end - middle), (users, 1))))
+            shard = self.shard(deployment, rows, deployment.blocks())
+            (frames,) = self.answered(shard, self.round(Cohort.of(0, users)), range(1))
+            seen.append(np.sum(self.sums("aggregate", frames), axis=0))
+        # The same coins fall: but for some that rounding turns.
+        if np.abs(seen[1] - seen[0]).max() > _TURNED:
+            raise LawError("rows beyond the first piece of a block are not brought into the domain")
 
     def alone(self) -> None:
         """What is admitted of a user, however it is given, is that of its own value."""

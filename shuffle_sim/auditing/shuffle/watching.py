@@ -38,6 +38,7 @@ _LOOKED_AT = {
 _OPEN = {Kind.REPORTS, Kind.COUNTS, Kind.TALLY, Kind.VIEW}
 _SEALED = {Kind.SEALED, Kind.BUNDLE, Kind.BOXES}
 _ORDERS: tuple[Literal["big", "little"], ...] = ("big", "little")
+_DIFFERENT = 8  # bytes of an entropy that is looked for
 _SEALED_BYTES = 1 << 23  # of boxes that are kept
 _SURE = 30  # bits of chance: what agrees in so many was not drawn anew
 
@@ -179,7 +180,9 @@ class Watched:
                 if not self.entropies:
                     self.entropies.append(arguments[0].entropy)
                     self.tasks.append(arguments[0].task)
-                    self._secrets = [arguments[0].entropy.to_bytes(16, x) for x in _ORDERS]
+                    secrets = [arguments[0].entropy.to_bytes(16, x) for x in _ORDERS]
+                    # Few bits stand in frames that know nothing of them.
+                    self._secrets = [each for each in secrets if len({*each}) >= _DIFFERENT]
                 if isinstance(role, type) and issubclass(role, Analyzer | Shuffler):
                     with suppress(pickle.PicklingError, AttributeError, TypeError):
                         self.given.add(pickle.dumps(arguments[0].protocol))

@@ -16,6 +16,7 @@ from shuffle_sim.auditing.laws.orders import _check_pairs
 from shuffle_sim.auditing.laws.scores import scores
 from shuffle_sim.auditing.laws.sequences import check_distinct
 from shuffle_sim.auditing.shuffle import checks, drawing
+from shuffle_sim.auditing.shuffle.asked import Asked
 from shuffle_sim.auditing.shuffle.bench import FIRST
 from shuffle_sim.auditing.shuffle.checks import Checks
 from shuffle_sim.auditing.shuffle.words import WordChecks
@@ -126,3 +127,9 @@ def test_a_sum_that_has_its_definition_alone_is_drawn_less_often(monkeypatch):
 
     monkeypatch.setattr(BinomialRandomizer, "counts", one_by_one)
     assert 1e3 < bench(Checks, made).swift < 1e5
+
+
+def test_an_entropy_of_few_bits_stands_in_frames_by_chance():
+    Asked(
+        VectorSum.calibrated(n=12, d=2, privacy=Privacy(1.0, 1e-6), noise_ratio=1.1), None, {}, 1
+    ).hosted()
