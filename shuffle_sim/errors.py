@@ -40,11 +40,9 @@ class ParameterError(ShuffleSimError, ValueError):
     def __str__(self) -> str:
         """One line: what, where, and what to do."""
         shown = repr(self.value)
-        return (
-            f"{self.parameter} = "
-            f"{shown if len(shown) <= 120 else shown[:50] + ' ... ' + shown[-60:]}: must be "
-            f"{self.allowed}"
-        )
+        shown = shown if len(shown) <= 120 else f"{shown[:50]} ... {shown[-60:]}"
+        given = " (not shown)" if shown == repr(WITHHELD) else f" = {shown}"
+        return f"{self.parameter}{given}: must be {self.allowed}"
 
 
 class WeakPrivacyWarning(UserWarning):

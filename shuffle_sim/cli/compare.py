@@ -292,7 +292,7 @@ def _draw(summary: ComparisonReport) -> "Figure":
         f"{found}{summary.n:,} users, d = {summary.d:,}, {show.budget(summary)}",
         "bits per user",
         "root mean square error of the sum" + (" (l2)" if summary.d > 1 else ""),
-        notes=(f"Beyond the axes: {text}." for text in papers(summary.methods)),
+        notes=(f"Not drawn: {text}." for text in papers(summary.methods)),
     )
 
 
@@ -326,7 +326,7 @@ def _draw_family(axes: "Axes", shown: list[Method], mark: str) -> None:
 
 
 def papers(methods: Iterable[Method]) -> list[str]:
-    """What papers' constants give, which would flatten every axis."""
+    """What papers' constants give: many would flatten every axis."""
     return [
         f"{each.title}: {show.number(each.bits)} bits, error {show.number(each.error)}"
         for each in methods

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -224,8 +224,7 @@ def heavy_hitters_command(
         least_count=found.least_count,
         missed=found.missed,
         false_items=found.false_items,
-        run=released,
-        cut=table.cut(found.items),
+        run=replace(released, cut=table.cut(found.items)),
     )
     how.show(summary)
 
@@ -314,6 +313,7 @@ class CountsRun:
         found, released = self.run(made, table.rows, rounds=rounds)
         names, true = map(table.name, found.items.tolist()), table.counts(found.items)
         counts = np.append(true, len(table.items) - true.sum()), found.counts
-        known = (found.low, found.high, 0.95), made, released, found.search.reports
+        told = replace(released, cut=table.cut(found.items)), found.search.reports
+        known = (found.low, found.high, 0.95), made, *told
         every = [*names, "(all others)"], *counts, *known, self.privacy.epsilon
         self.show(Counts.of(column, *every))

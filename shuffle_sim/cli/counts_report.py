@@ -39,6 +39,7 @@ class Released:
     whole: Guarantee
     blank: int = field(default=0, metadata=SIMULATOR_VIEW)
     outside: int = field(default=0, metadata=SIMULATOR_VIEW)
+    cut: bool = field(default=False, repr=False)
 
     @property
     def epsilon(self) -> str:
@@ -67,6 +68,8 @@ class Released:
 
     def show(self) -> None:
         """For people."""
+        if self.cut:
+            show.console.print("Texts are told apart by their first 8 bytes: some may go on.")
         if self.privacy.unit is Unit.PERSON:
             show.print_fact("Unit", "the person: one of its records counts, drawn at random")
         show.print_privacy(self.privacy, self.warnings)
@@ -148,7 +151,7 @@ class Counts(CountsReport):
         names, shares = [self.categories[at] for at in shown], 100 * self.shares
         counts = _said(self.true[shown]), _said(self.counts[shown])
         ranges = _ranges(self.low[shown], self.high[shown])
-        parts = [f"{share:.2f} %" for share in shares[shown]]
+        parts = [f"{round(share, 2) + 0.0:.2f} %" for share in shares[shown]]
         columns = names, *counts, parts, ranges
         rows: list[tuple[str, ...]] = list(zip(*columns, strict=True))
         if rest.size:
@@ -242,7 +245,6 @@ class Heavy(CountsReport):
     missed: float
     false_items: float
     run: Released
-    cut: bool = field(repr=False)
 
     def show(self) -> None:
         numbers = _said(self.true), _said(self.counts), _ranges(self.low, self.high)
@@ -251,8 +253,6 @@ class Heavy(CountsReport):
         if len(self.items) > show.MOST:
             show.console.print(f"{len(self.items) - show.MOST:,} more are in --json")
         show.notes.print(show.FOOTER)
-        if self.cut:
-            show.console.print("Texts are told apart by their first 8 bytes: some may go on.")
         show.print_fact(
             "Found",
             f"{show.plural(len(self.items), 'item')}; one that {self.least_count:,} users have is "

@@ -321,10 +321,8 @@ def evaluate_command(
 
 def _print(summary: ModelScores) -> None:
     console.print(f"\n[bold]{summary.model}[/] on {summary.file}, predicting {summary.target}\n")
-    scores = summary.scores.items()
-    print_table(
-        ("score", "value"), ((name.replace("_", " "), number(each)) for name, each in scores)
-    )
+    rows = ((name.replace("_", " "), number(each)) for name, each in summary.scores.items())
+    print_table(("score", "value"), rows)
     console.print("These scores are the simulator's own view: epsilon does not cover them.")
 
 
@@ -340,8 +338,9 @@ def schema_command(
     Example: shuffle-sim schema people.csv --out people.toml
     """
     check_path("out", out, (".toml",))
-    layout = layout_of(marks)
-    text = draft(file.name, *kinds_of(file, layout))
+    if out is not None and out.exists():
+        raise ParameterError("out", str(out), "a new file: what was filled in there would be lost")
+    text = draft(file.name, *kinds_of(file, layout_of(marks)))
     if out is None:
         print(text, end="")
         return

@@ -253,8 +253,12 @@ class Category(Named):
         """Those of the list, and of `OTHER` for what is not listed."""
         known: dict[str, float] = {each: float(at) for at, each in enumerate(self.classes)}
         other = known.get(OTHER) if self.other else None
-        # One kind of file writes True, another has no text at all.
-        logical = {each.lower(): at for each, at in known.items() if each.lower() in _LOGICAL}
+        # One kind of file writes True, another yes, and another has no text at all.
+        lower = {each.lower(): at for each, at in known.items()}
+        logical = {each: lower[each] for each in _LOGICAL if each in lower}
+        for yes, no in zip(_YES, _NO, strict=True) if len(self.categories) == 2 else ():
+            if yes in lower and no in lower:
+                logical = dict.fromkeys(_YES, lower[yes]) | dict.fromkeys(_NO, lower[no])
 
         def meaning(text: str) -> float | None:
             rest = None if text in BLANKS else logical.get(text.lower(), other)

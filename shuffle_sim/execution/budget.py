@@ -73,6 +73,11 @@ class Budget:
             allowed = f"{book.population!r}, whose budget {self.path} is"
             raise ParameterError("population", population, allowed)
 
+    def __repr__(self) -> str:
+        """Whose it is, and where."""
+        total = f"epsilon {self.total.epsilon:g}, delta {self.total.delta:g}"
+        return f"Budget({str(self.path)!r}: {total} of {self.users:,} people, {self.population!r})"
+
     @classmethod
     def create(
         cls,
@@ -150,7 +155,7 @@ class Budget:
             ParameterError: no name, or nobody said whose data it is.
         """
         if not self._stated:
-            allowed = f"{self.population!r}, whose budget {self.path} is: say whom you ask"
+            allowed = f"said as it is opened: Budget(path, population={self.population!r})"
             raise ParameterError("population", None, allowed)
         if first is not None:
             integer("first", first, 0, self.users - 1)

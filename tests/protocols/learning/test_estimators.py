@@ -565,7 +565,7 @@ def test_public_classes_may_be_more_than_occur(estimator):
     assert given.coef_.shape == (3, 4)
     assert given.decision_function(x).shape == (400, 3)
     assert any("(given)" in each for each in given.privacy_.assumptions)
-    with pytest.raises(ParameterError, match=r"y\[\d+\] = 'not shown'.*one of the classes"):
+    with pytest.raises(ParameterError, match=r"y\[\d+\] \(not shown\).*one of the classes"):
         estimator(classes=["no", "maybe"]).fit(x, names)
 
 

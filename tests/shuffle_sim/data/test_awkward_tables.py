@@ -285,7 +285,7 @@ def test_a_label_has_the_categories_that_are_listed_and_no_other(target, tmp_pat
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
-@pytest.mark.parametrize("logical", ["True,False", "true,false"])
+@pytest.mark.parametrize("logical", ["True,False", "true,false", "yes,no", "1,0"])
 def test_truths_and_dates_are_categories_in_every_file(kind, logical, tmp_path):
     days = np.array(["2026-01-01", "2026-01-02", "2026-01-02"], "datetime64[s]")
     active = pa.array([True, False, True])

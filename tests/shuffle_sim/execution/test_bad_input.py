@@ -13,6 +13,7 @@ from shuffle_sim.arrays import dense
 from shuffle_sim.data.file_columns import numeric
 from shuffle_sim.data.persons import Persons
 from shuffle_sim.data.population import Generated, Population
+from shuffle_sim.errors import WITHHELD
 from shuffle_sim.execution.inprocess import InProcessRuntime
 from shuffle_sim.execution.runtime import Runtime
 from shuffle_sim.protocol.adversary import Adversary
@@ -87,7 +88,9 @@ def refusal(parameter, make, kind, *data, **options) -> ParameterError:
         start(make, kind, *data, **options)
     assert caught.value.parameter == parameter
     message = str(caught.value)
-    assert message.startswith(f"{parameter} = {caught.value.value!r}: must be ")
+    value = caught.value.value
+    given = " (not shown)" if value is WITHHELD else f" = {value!r}"
+    assert message.startswith(f"{parameter}{given}: must be ")
     assert len(message.splitlines()) == 1
     return caught.value
 

@@ -509,7 +509,7 @@ def test_a_full_disk_draws_nothing(budget, monkeypatch):
 def test_other_people_and_other_data_are_refused(budget, tmp_path):
     with pytest.raises(ParameterError, match="'towns', whose budget"):
         Budget(budget.path, population="villages")
-    with pytest.raises(ParameterError, match="say whom you ask"):
+    with pytest.raises(ParameterError, match="said as it is opened"):
         Budget(budget.path).report("a")
     more = CarryScalarSum(n=N + 1, g=1.5)
     with pytest.raises(ParameterError, match="of the 1,000 people"):
