@@ -111,6 +111,8 @@ class LinearModel:
     def scores(self, rows: Floats, target: NDArray[Any]) -> dict[str, float]:
         """Accuracy and, where there are probabilities, log loss; or errors and R^2 of a number.
 
+        Numbers outside the label's public bounds count as its ends, as in training.
+
         Raises:
             ParameterError: a blank, a class that the model does not know, or no number.
         """
@@ -143,10 +145,12 @@ class LinearModel:
     def _errors(self, rows: Floats, target: NDArray[Any]) -> dict[str, float]:
         assert self.target_bounds is not None
         column = Number(name=self.target, limits=self.target_bounds)
-        true = column.values(target, self.schema.layout.marks)[:, 0]
+        given = column.values(target, self.schema.layout.marks)[:, 0]
+        true = np.clip(given, *self.target_bounds)  # as in training
         error, spread = self.predict(rows) - true, float(((true - true.mean()) ** 2).mean())
         squared = float((error**2).mean())
         return {
+            "labels_outside_the_bounds": float((given != true).sum()),
             "mean_absolute_error": float(np.abs(error).mean()),
             "root_mean_squared_error": math.sqrt(squared),
             "r2": 1 - squared / spread if spread else math.nan,

@@ -94,6 +94,11 @@ def test_three_classes_and_numbers(tmp_path):
     scores = REAL.scores(rows, np.array([280.0, 220, 300, 240]))
     assert scores["mean_absolute_error"] == 2.5
     assert scores["r2"] == pytest.approx(1 - 100 / np.var([280, 220, 300, 240]) / 4)
+    assert scores["labels_outside_the_bounds"] == 0
+    # As in training, one beyond the bounds is their end.
+    far = REAL.scores(rows, np.array([280.0, 220, 1e7, 240]))
+    assert far["labels_outside_the_bounds"] == 1
+    assert far["mean_absolute_error"] == (REAL.target_bounds[1] - 300 + 10) / 4
 
 
 def test_a_row_that_the_model_drops_has_no_prediction(tmp_path):
