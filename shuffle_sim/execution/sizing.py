@@ -1,6 +1,6 @@
 """How long a run will take on this machine, and with how many workers: measured before it.
 
-The first blocks of users answer the first round, to nobody: what they draw is thrown away, and its
+The first blocks of users answer a usual round, to nobody: what they draw is thrown away, and its
 entropy is not the run's. Two sizes give seconds a round and seconds a user-round. The runtime's own
 share is not measured, since that would take longer than many runs: each states its `Overhead`, with
 the measurement in docs/scaling.md.
@@ -8,6 +8,7 @@ the measurement in docs/scaling.md.
 
 import secrets
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
@@ -22,10 +23,11 @@ from shuffle_sim.execution.setup import deployment_of, suited
 from shuffle_sim.protocol.base import Protocol, RoundSpec
 from shuffle_sim.protocol.release import CentralAlgorithm
 from shuffle_sim.protocol.task import walked
-from shuffle_sim.roles import Analyzer, Deployment, Shuffler, UserShard
+from shuffle_sim.roles import Deployment, Shuffler, UserShard
 from shuffle_sim.roles.analyzer import reader
 from shuffle_sim.sampling.kernels import using
 from shuffle_sim.sampling.randomness import GENERATORS
+from shuffle_sim.wire.frames import Context, Frame, Kind
 
 EFFICIENCY = 0.85
 """Of a worker beside others: they share the memory's bandwidth."""
@@ -112,11 +114,13 @@ def sized(
 
 
 def rehearsed(deployment: Deployment, population: Population) -> Speed:
-    """Time the first blocks of the first round; a first time is not counted."""
+    """Time the first blocks of a usual round; a first time is not counted."""
     deployment = replace(deployment, entropy=secrets.randbits(128), adversary=None)
-    planned = Analyzer(deployment.of_analyzer).plan()
-    assert planned is not None
-    batch = deployment.block_batches(planned.broadcast)[0][:_BLOCKS]
+    index, planned = _usual([*walked(copy(deployment.protocol))])
+    payload = planned.broadcast(deployment.vocabulary)
+    context = Context.of_broadcast(deployment.task, index, payload)
+    asked_for = Frame(Kind.ROUND, context, 0, 0, payload).tobytes()
+    batch = deployment.block_batches(asked_for)[0][:_BLOCKS]
     users = UserShard(deployment, population, batch)
     size = deployment.block_size
 
@@ -126,7 +130,7 @@ def rehearsed(deployment: Deployment, population: Population) -> Speed:
             for low, high in planned.cohort.within(blocks.start * size, blocks.stop * size)
         )
         start = time.perf_counter()
-        _round(deployment, planned.broadcast, users, blocks)
+        _round(deployment, asked_for, users, blocks)
         return asked, time.perf_counter() - start
 
     timed(batch[:1])
@@ -140,6 +144,12 @@ def rehearsed(deployment: Deployment, population: Population) -> Speed:
         each = max(0.0, (slow - quick) / (many - few)) or slow / many
         return Speed(each_round=max(0.0, quick - few * each), each_user=each)
     return Speed(each_round=0.0, each_user=slow / many)
+
+
+def _usual(specs: Sequence[RoundSpec]) -> tuple[int, RoundSpec]:
+    """The first round of the commonest query: a few before may only look where the data lie."""
+    most = Counter(type(each.query) for each in specs).most_common(1)[0][0]
+    return next((at, each) for at, each in enumerate(specs) if type(each.query) is most)
 
 
 def _round(deployment: Deployment, broadcast: bytes, users: UserShard, blocks: range) -> None:
@@ -157,7 +167,7 @@ def _round(deployment: Deployment, broadcast: bytes, users: UserShard, blocks: r
 
 
 def answers(protocol: Protocol[Any], fidelity: str) -> list[float]:
-    """Reports of each round, in units of one of the first round: by messages, or by numbers."""
+    """Reports of each round, in units of one of a usual round: by messages, or by numbers."""
 
     def size(spec: RoundSpec) -> float:
         sent, users = spec.randomizer, spec.cohort.size
@@ -167,7 +177,8 @@ def answers(protocol: Protocol[Any], fidelity: str) -> list[float]:
         return users * (sent.usual_messages if words else sent.alphabet.labels)
 
     specs = list(walked(copy(protocol)))
-    each = size(specs[0]) / specs[0].cohort.size
+    _, usual = _usual(specs)
+    each = size(usual) / usual.cohort.size
     return [size(spec) / each for spec in specs]
 
 
