@@ -33,7 +33,7 @@ _MORE, _SECONDS = 10, 2.0  # times as many draws, while there is time
 _FEWEST, _LONGEST = 300, 30.0  # draws of long runs, and seconds of them
 _AGAIN = 8  # times the draws, where a bound is not sure
 _KEPT = 6000  # draws that are held to a law
-_THOROUGH, _BRIEF = 60.0, 0.5  # of runs: effort
+_THOROUGH, _LONG, _BRIEF = 60.0, 3.0, 0.5  # of runs: effort
 _NEAR = "all releases of a run are as near as stated"
 _Make = Callable[[], None]
 
@@ -153,9 +153,11 @@ def check_distances(
     """
 
     def make() -> None:
-        for which, pair in tables.items():
+        # Tables of other kinds, that are searched, are much the same beside each pair.
+        for place, (which, pair) in enumerate(tables.items()):
+            effort = _BRIEF if place else _LONG
             with naming(f"tables {which}"):
-                Runs(algorithm, *_neighbours(*pair), {}, effort=_BRIEF).distances()
+                Runs(algorithm, *_neighbours(*pair), {}, effort=effort).distances()
 
     return checked(_NEAR, make)
 
