@@ -44,7 +44,8 @@ def load(data: DataOptions, label: str | None = None, *, target: bool = True) ->
     file, person, bounds = data.file, data.person, data.bounds
     if (data.table is None) == (file is None):
         both = data.table, file and str(file)
-        raise ParameterError("table, file", both, "exactly one of the two")
+        allowed = "exactly one of the two: --table of a bundled one, or --file of your own"
+        raise ParameterError("table, file", both, allowed)
     if data.table is not None:
         return _bundled(data.table, data, label, declared)
     assert file is not None

@@ -315,7 +315,8 @@ def _central(
     trust, mechanism = Trust.of(asked.trust), asked.mechanism
     if trust is not Trust.CENTRAL:
         named = ("mechanism", mechanism) if mechanism else ("trust", asked.trust)
-        allowed = "used with --trust central; --compare shows all models of trust"
+        allowed = "used with --trust central" if mechanism else "shuffle or central here"
+        allowed += "; --compare shows all models of trust"
         raise ParameterError(*named, allowed)
     assert mechanism is not None  # by `_with_mechanism`
     if trainer.choose == "practice" and mechanism != GRADIENT:

@@ -132,7 +132,8 @@ KINDS: tuple[CheckKind, ...] = (
     CheckKind(
         "data outside the domain are brought into it",
         "domain",
-        "rows from 1 + 1e-6 to 1e200 times the radius away, alike and mixed, in all forms",
+        "rows from 1 + 1e-6 to 1e200 times the radius away, alike and mixed, in all forms; blocks"
+        " beyond their first piece",
         lambda b: f"{len(b.rows)} types of rows, and 16 distances in each direction",
         "rows that stay outside the ball whose event is charged",
         brief=True,

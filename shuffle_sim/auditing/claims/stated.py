@@ -110,7 +110,8 @@ def bound(protocol: Protocol[Any], runs: int = 1) -> CheckStep:
         "the event is the one that the randomizer derives",
         "the events of all rounds, as they are planned",
         "exact",
-        "an event of more noise, of other values or of more honest users",
+        "an event of more noise, of other values or of more honest users; a ledger that leaves some"
+        " out",
     )
     return CheckStep(planned, partial(check_bound, protocol, runs))
 

@@ -12,15 +12,16 @@ from protocols.erm.extension import valid_records
 from protocols.problems.surrogates import Clipped
 from shuffle_sim import Privacy
 from shuffle_sim.auditing import LawError, audit_central
+from shuffle_sim.auditing.claims.curves import least_delta
 from shuffle_sim.auditing.claims.empirical import exact_odds
 from shuffle_sim.auditing.claims.neighbours import neighbours
-from shuffle_sim.auditing.claims.stated import gaussian_delta, worst_of
+from shuffle_sim.auditing.claims.stated import worst_of
 from shuffle_sim.auditing.curator.curated import Runs
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.person_rows import PersonRows
 from shuffle_sim.privacy.accountant import ShuffleAccountant
 from shuffle_sim.privacy.bounds import gaussian
-from shuffle_sim.privacy.events import CarrySumEvent, GaussianEvent, LaplaceEvent
+from shuffle_sim.privacy.events import CarrySumEvent, GammaEvent, GaussianEvent
 from shuffle_sim.privacy.ledger import Charge
 
 USUAL = Privacy(1.0, 1e-6)
@@ -100,13 +101,14 @@ def test_clips_that_leave_rows_too_long_are_seen(planted, monkeypatch):
 
 
 def test_the_formula_of_gaussian_releases():
-    history = [(GaussianEvent(5.0), 3), (GaussianEvent(8.0), 1)]
+    history = (GaussianEvent(5.0), 3), (GaussianEvent(8.0), 1)
     mu = math.sqrt(3 / 25 + 1 / 64)
     for epsilon in (0.3, 1.0, 4.0):
-        assert gaussian_delta(history, epsilon) == pytest.approx(
+        assert least_delta(history, epsilon) == pytest.approx(
             float(gaussian.delta_gdp(epsilon, np.array(mu))), rel=1e-9
         )
-    assert gaussian_delta([*history, (LaplaceEvent(1.0), 1)], 1.0) == 0
+    # Others only add to them.
+    assert least_delta((*history, (GammaEvent(1.0, 3), 1)), 1.0) == least_delta(history, 1.0)
 
 
 def _charges(event, count):

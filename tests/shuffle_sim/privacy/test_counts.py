@@ -420,7 +420,12 @@ def test_a_budget_is_kept_in_few_evaluations(kinds, monkeypatch):
     assert not accountant.keeps(Privacy(0.999 * epsilon, 1e-6))
     seen = []
     at = Parts._at
-    monkeypatch.setattr(Parts, "_at", lambda self, x: seen.append(x) or at(self, x))
+
+    def noted(self, x):
+        seen.append(x)
+        return at(self, x)
+
+    monkeypatch.setattr(Parts, "_at", noted)
     assert accountant.keeps(Privacy(1.1 * epsilon, 1e-6))
     assert len(seen) < 10
 
