@@ -81,7 +81,9 @@ class ShuffleAccountant:
         False: the first ways to share delta do not show it; others may.
         """
         groups, epsilon, delta = by_theorem(self._events.items()), privacy.epsilon, privacy.delta
-        if not delta or len(groups) < 2:
+        if delta < _MIN_DELTA:  # a delta of 0 may be one that is no double
+            return self.get_epsilon(delta) <= epsilon
+        if len(groups) < 2:
             return self.get_delta(epsilon) <= delta
         few = islice(_splits(delta, [theorem.spends for theorem, _ in groups]), _FEW)
         every = (parts for shares in few for parts in _together(groups, shares))

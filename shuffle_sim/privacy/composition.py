@@ -126,6 +126,7 @@ class Parts:
             # Split outward once more, so still an upper bound: the steps multiply the points, and
             # beside a wide Gaussian a fine grid says no more.
             times = size / _POINTS if self.steps else self.mu / _STEPS / law.step / 2
+            times = min(times, 1 / law.step)  # e^step is a double
             # By powers of 2: a law is kept on some grids, and mu takes many values.
             law = law.on(law.step * 2 ** max(0, math.ceil(math.log2(max(times, 1.0)))))
             shifts, weights = law.losses, law.masses

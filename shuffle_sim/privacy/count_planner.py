@@ -33,7 +33,7 @@ NEAR = 1.1
 """Times the fewest noise messages is few, too: a little more may halve the error."""
 _SPARE = 1e-3  # of delta: for noise drawn again at a cap of messages
 _CLOSE = 1e-7  # relative, of a root
-_STEP = 0.05  # of a scale's logarithm, the first one
+_STEP, _LONGEST = 0.05, 0.8  # of a scale's logarithm, the first one and the longest
 
 
 @dataclass(frozen=True)
@@ -141,11 +141,11 @@ def least(
     low = high = math.log(near)
     step = _STEP
     while excess(high) > 0:
-        low, high, step = high, high + step, 2 * step
-        if high > 35 + step:
+        low, high, step = high, high + step, min(2 * step, _LONGEST)
+        if high > 35:
             raise ParameterError("privacy", privacy, "weaker: it would take 2^50 messages of noise")
     while low == high or excess(low) <= 0:
-        low, high, step = low - step, low, 2 * step
+        low, high, step = low - step, low, min(2 * step, _LONGEST)
         if low < -20:
             return math.exp(high)
     root = float(scipy.optimize.brentq(excess, low, high, xtol=_CLOSE / 8))

@@ -28,7 +28,8 @@ _HOOKED: list[bool] = []
 _ROWS, _LOOKED_FOR = 16, 64  # rows, and numbers of them that are looked for
 _FOUND = 8, 0.25  # of these numbers: so many, and such a part, are no chance
 _DIGITS = 7  # of a number in a text
-_READ = 1 << 26  # bytes of a file
+_HELD = 1e-30, 1e30  # what floats hold
+_READ, _TEXT = 1 << 26, 1 << 20  # bytes of a file; of a text: in more, digits come by chance
 _LOGGERS = "shuffle_sim", "protocols", "actors"
 
 
@@ -122,25 +123,30 @@ def unkept(run: Callable[[Any], Found], tables: Sequence[Any]) -> list[Found]:
     before, found = set(_scattered()), [run(each) for each in tables]
     numbers = np.concatenate([np.ravel(row) for table in tables for row in table[:_ROWS]])
     known = np.unique(numbers.astype(np.float64))
-    # Round numbers stand in other files, too.
-    round_ = np.count_nonzero(known.view(np.uint8).reshape(-1, 8), axis=1) < 8
-    known = known[~round_][:_LOOKED_FOR]
+    # Round numbers stand in other files, too, and so do those that no float holds.
+    held_by = (np.abs(known) > _HELD[0]) & (np.abs(known) < _HELD[1])
+    known = known[held_by & (known.astype(np.float32) != known)]
+    known = known[[not f"{each:.9e}".split("e")[0].endswith("00") for each in known]]
+    known = known[:_LOOKED_FOR]
     enough = max(_FOUND[0], _FOUND[1] * len(known))
     for path, _ in set(_scattered()) - before:
         with suppress(ParameterError):  # a file that is gone, or of others
             held = read_whole(path, "file", _READ)
-            if sum(any(one in held for one in _forms(each)) for each in known) >= enough:
+            told = (any(one in held for one in _forms(each)) for each in known)
+            if sum(told) >= enough or sum(_digits(each, held[:_TEXT]) for each in known) >= enough:
                 raise LawError(f"a run leaves rows in a file: {path}")
     return found
 
 
-def _forms(number: np.float64) -> Iterator[bytes]:
-    """How a number may stand in a file: as a double, as a float, and by its digits."""
-    yield number.tobytes()
-    yield np.float32(number).tobytes()
+def _forms(number: np.float64) -> tuple[bytes, bytes]:
+    """How a number is in memory: as a double, and as a float."""
+    return number.tobytes(), np.float32(number).tobytes()
+
+
+def _digits(number: np.float64, text: bytes) -> bool:
+    """Whether a text has the digits of a number."""
     digits = f"{abs(number):.16e}"[: _DIGITS + 1].encode()
-    yield digits
-    yield digits.replace(b".", b"")
+    return digits in text or digits.replace(b".", b"") in text
 
 
 def _scattered() -> Iterator[tuple[Path, int]]:

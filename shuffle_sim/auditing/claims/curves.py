@@ -35,12 +35,11 @@ _EVENTS = 6  # that are looked at
 _NEAR, _ROUNDED = 1e-3, 1e-9  # of delta, by quadrature; by roundings
 _LEAST = 5e-3  # of delta, of laws that are integrated
 _GRID, _PARTS = 1000, 4001  # quantiles of a radius, and of a direction; of a way
-_CELLS, _FAR = 1500, 7.0  # outcomes of a cell, at most, and deviations that these reach
+_CELLS, _FAR = 1500, 8.0  # outcomes of a cell, at most, and deviations that these reach
 _LONG, _RATE = 20_000, 700.0  # outcomes of a recursion; a rate at which e^-rate is a double
-GRIDDED = 0.02
-"""Of delta, where losses of several releases are on a grid."""
 Pair = tuple[Floats, Floats, int]
 """Laws of a number that neighbours' releases have, and how often it is drawn."""
+_ROOM = 1e-10  # of delta, by roundings of laws and transforms
 _MORE = 1.2  # times the cost of one is that of two that cost the same
 
 
@@ -104,8 +103,8 @@ def least_delta(history: Iterable[tuple[PrivacyEvent, int]], epsilon: float) -> 
         found = gaussian(GaussianEvent(1 / mu), epsilon)
     finite = [(p, q, n * each) for event, n in every for p, q, each in pairs_of(event)]
     if sum(many for *_, many in finite) > 1:
-        return max(found, (1 - GRIDDED) * repeated(finite, epsilon))
-    return max([found, *(hockey(p, q, epsilon) for p, q, _ in finite)])
+        return max(found, repeated(finite, epsilon) - _ROOM)
+    return max([found, *(hockey(p, q, epsilon) - _ROOM for p, q, _ in finite)])
 
 
 def _alone(event: PrivacyEvent, epsilon: float) -> float:
@@ -213,7 +212,7 @@ def _pollution(event: PollutionEvent) -> list[Pair]:
 def _compound(rate: float, batch: int) -> Floats:
     """The law of a Poisson number of batches, of sizes 1 to `batch` alike (Panjer 1981).
 
-    Without what is beyond seven deviations of its mean; empty where it takes too long.
+    Without what is beyond eight deviations of its mean; empty where it takes too long.
     """
     mean = rate * (batch + 1) / 2
     far = _FAR * math.sqrt(mean * (2 * batch + 1) / 3) + 20 * batch
@@ -231,7 +230,7 @@ def _compound(rate: float, batch: int) -> Floats:
 
 
 def _trinomial(balls: int, share: float) -> Floats:
-    """How many of so many fall into each of two cells; without what is beyond 7 deviations."""
+    """How many of so many fall into each of two cells; without what is beyond 8 deviations."""
     mean = balls * share
     far = _FAR * math.sqrt(mean) + 30
     cells = np.arange(max(0, math.floor(mean - far)), min(balls, math.ceil(mean + far)) + 1)

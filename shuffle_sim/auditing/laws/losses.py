@@ -13,8 +13,8 @@ from shuffle_sim.arrays import Floats
 _STEP, _LONGEST = 1e-3, 40.0  # of the grid of losses; none is counted as longer
 _ROUNDED = 1e-11  # of Fourier transforms, in all of a grid
 _BULK = 1e-9  # of a law on either side, which says nothing of how wide it is
-_FINE, _REACH = 32, 24.0  # points in a deviation of all losses' mean; deviations on either side
-_LARGEST = 2**22  # points
+_FINE, _REACH = 512, 24.0  # points in a deviation of one of all losses; deviations above
+_BELOW, _LARGEST = 35.0, 2**21  # losses below the grid; points, about
 
 
 def hockey(p: Floats, q: Floats, epsilon: float) -> float:
@@ -23,10 +23,11 @@ def hockey(p: Floats, q: Floats, epsilon: float) -> float:
 
 
 def repeated(pairs: Sequence[tuple[Floats, Floats, int]], epsilon: float) -> float:
-    """The divergence at epsilon of independent numbers, each drawn so often; to a hundredth part.
+    """A lower bound of the divergence at epsilon of independent numbers, each drawn so often.
 
-    Losses are split between two points of a grid, as their mean is. Theirs far below count for
-    nothing, and those far above as the end of the grid: both make it less.
+    Losses are rounded down to a grid. Those far above count as its end, and those far below for
+    nothing. A sum of them is below -x with a chance of e^-x at most, as what is likelier under the
+    second laws: so no more than e^-35 comes round the grid's end.
     """
     parts, finite = list[tuple[Floats, Floats, int]](), 0.0
     for p, q, count in pairs:
@@ -37,26 +38,22 @@ def repeated(pairs: Sequence[tuple[Floats, Floats, int]], epsilon: float) -> flo
             parts.append((np.log(p[both] / q[both]), p[both], count))
     known = [_spread(loss, chances) * math.sqrt(count) for loss, chances, count in parts]
     deviation = math.sqrt(math.fsum(each**2 for each in known))
-    infinite = -math.expm1(finite)
+    infinite, many = -math.expm1(finite), sum(count for *_, count in parts)
     if not deviation:
         return infinite
-    step = deviation / _FINE / math.sqrt(sum(count for *_, count in parts))
     end = 2 * epsilon + _REACH * deviation
-    size = 2 ** math.ceil(math.log2(2 * end / step))
-    if size > _LARGEST:
-        return 0.0
+    step = max(deviation / _FINE / math.sqrt(many), (end + _BELOW) / _LARGEST)
+    size = scipy.fft.next_fast_len(math.ceil((end + _BELOW) / step) + many, real=True)
     whole = np.ones(size // 2 + 1, np.complex128)
     for loss, chances, count in parts:
-        near = loss > -end
-        place = np.minimum(loss[near], end) / step
-        low = np.floor(place)
-        part, law = place - low, np.zeros(size)
-        for at, mass in ((low, 1 - part), (low + 1, part)):
-            np.add.at(law, at.astype(np.int64) % size, mass * chances[near])
-        whole *= np.fft.rfft(law) ** count
-    masses, losses = np.fft.irfft(whole, size), step * np.fft.fftfreq(size, 1 / size)
+        near = loss > -_BELOW
+        place = np.floor(np.minimum(loss[near], end) / step).astype(np.int64)
+        law = np.bincount(place % size, chances[near], size)
+        whole *= scipy.fft.rfft(law) ** count
+    masses = scipy.fft.irfft(whole, size)
+    losses = step * np.arange(size)[: math.floor(end / step) + 1]
     above = losses > epsilon
-    found = float(masses[above] @ -np.expm1(epsilon - losses[above]))
+    found = float(masses[: losses.size][above] @ -np.expm1(epsilon - losses[above]))
     return infinite + max(0.0, found - _ROUNDED)
 
 

@@ -11,6 +11,8 @@ from shuffle_sim.auditing import LawError
 from shuffle_sim.auditing.claims.aside import aside, unkept
 from shuffle_sim.auditing.curator.curated import Runs
 
+OTHERS = np.random.default_rng(0).random(400_000)
+
 
 class PrintsReleased(Thrice):
     """It prints what is released."""
@@ -68,6 +70,7 @@ def test_the_same_on_all_rows_is_no_alarm():
         lambda rows: str(rows).encode(),
         lambda rows: "\n".join(f"{each:.9e}" for each in rows.ravel()).encode(),
         lambda rows: b"nothing of them",
+        lambda rows: b"nothing of them\n" + b"".join(b"%.15f\n" % each for each in OTHERS),
     ],
 )
 def test_rows_that_processes_leave_in_files(held, tmp_path, monkeypatch):

@@ -430,6 +430,31 @@ def test_a_budget_is_kept_in_few_evaluations(kinds, monkeypatch):
     assert len(seen) < 10
 
 
+def test_a_delta_that_is_no_double_is_no_proof():
+    """Of a Gaussian delta is 0.0 from epsilon 38 mu on: a pure budget admitted it."""
+    for events in ([GaussianEvent(10.0)], [GaussianEvent(10.0), PureEvent(0.5, "")]):
+        accountant = ShuffleAccountant()
+        for event in events:
+            accountant.compose(event)
+        assert not accountant.keeps(Privacy(6.0, 0.0))
+        assert not accountant.keeps(Privacy(6.0, 1e-310))
+        assert accountant.keeps(Privacy(6.0, 1e-6))
+
+
+def test_next_to_no_noise_beside_known_losses_promises_nothing():
+    """A grid as wide as its losses had steps whose exponentials are no doubles."""
+    accountant = ShuffleAccountant().compose(PollutionEvent(honest=9, planned=9, rates=(43.0,)))
+    assert accountant.compose(GaussianEvent(1e-6)).get_delta(1.0) == 1.0
+
+
+def test_a_search_that_finds_no_scale_ends():
+    def event(scale):
+        return GaussianEvent(1e-3)
+
+    with pytest.raises(ParameterError, match=r"2\^50"):
+        count_planner.least(event, PLAN)
+
+
 def test_a_wide_gaussian_beside_known_losses_is_no_less_on_a_rougher_grid():
     law = together([(one_sided(900.0, 7), 3)])
     fine, rough = Parts(mu=0.3, losses=law), Parts(mu=0.3, losses=law.on(law.step * 4))
