@@ -118,7 +118,7 @@ def unkept(run: Callable[[Any], Found], tables: Sequence[Any]) -> list[Found]:
     """Runs in other processes on each table, that leave none of it in files where these lie.
 
     Raises:
-        LawError: a new file has numbers of rows, as they are in memory.
+        LawError: a new file has numbers of rows, as they are in memory or as texts.
     """
     before, found = set(_scattered()), [run(each) for each in tables]
     numbers = np.concatenate([np.ravel(row) for table in tables for row in table[:_ROWS]])

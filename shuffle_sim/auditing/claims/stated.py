@@ -139,12 +139,10 @@ def check_bound(protocol: Protocol[Any], runs: int = 1) -> None:
     check_curves((event for event, *_ in seen), protocol.delta)
     if protocol.claim is None:
         charges = [Charge(each.cohort, each.event) for each in walked(copy(protocol))]
-        costs, stated_ = (
-            worst_of((*charges,) * runs, protocol.delta),
-            stated_epsilon(protocol, runs),
-        )
-        if not stated_ >= costs * (1 - 1e-9):
-            raise LawError(f"all rounds cost {costs:.6g} together, stated is epsilon {stated_:.6g}")
+        costs = worst_of((*charges,) * runs, protocol.delta)
+        epsilon = stated_epsilon(protocol, runs)
+        if not epsilon >= costs * (1 - 1e-9):
+            raise LawError(f"all rounds cost {costs:.6g} together, stated is epsilon {epsilon:.6g}")
     if not known:
         raise UncheckedError(UNCHECKED)
 
